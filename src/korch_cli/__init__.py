@@ -1,0 +1,1 @@
+"""korch: makes ONNX models run faster in ONNX Runtime."""

@@ -1,0 +1,1 @@
+"""The `korch` command."""

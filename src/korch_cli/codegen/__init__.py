@@ -1,0 +1,1 @@
+"""Kernel bodies to C++ text: pure functions, no compiler."""

@@ -1,0 +1,1 @@
+"""The vocabulary that all stages share; imports nothing else of korch."""

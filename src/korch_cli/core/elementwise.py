@@ -1,0 +1,89 @@
+"""The closed set of elementwise functions, with what each one means on numpy arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from korch_cli.core.types import Array, DType
+
+
+@dataclass(frozen=True, slots=True)
+class ElementwiseFunction:
+    """One elementwise function.
+
+    Attributes:
+        arity: number of operands.
+        apply: the meaning, on numpy arrays that broadcast; also the interpreter's.
+        flops: cost of one element in units of a float addition, for bounds and chunk sizes.
+        result: the result's element type where it is not the operands' own.
+    """
+
+    arity: int
+    apply: Callable[..., Array]
+    flops: int = 1
+    result: DType | None = None
+
+
+def _erf(x: Array) -> Array:
+    return np.vectorize(math.erf, otypes=[x.dtype])(x)
+
+
+def _sigmoid(x: Array) -> Array:
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + small), small / (1 + small)).astype(x.dtype)
+
+
+def _softplus(x: Array) -> Array:
+    return (np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))).astype(x.dtype)
+
+
+def _divide(x: Array, y: Array) -> Array:
+    """Division as ONNX Div: integers truncate towards zero."""
+    if np.issubdtype(x.dtype, np.integer):
+        quotient = np.floor_divide(np.abs(x), np.abs(y))
+        return np.where((x < 0) != (y < 0), -quotient, quotient).astype(x.dtype)
+    return np.asarray(x / y)
+
+
+FUNCTIONS: dict[str, ElementwiseFunction] = {
+    "abs": ElementwiseFunction(1, np.abs),
+    "add": ElementwiseFunction(2, np.add),
+    "and": ElementwiseFunction(2, np.logical_and, result=DType.BOOL),
+    "cast": ElementwiseFunction(1, lambda x: x),
+    "ceil": ElementwiseFunction(1, np.ceil),
+    "cos": ElementwiseFunction(1, np.cos, flops=20),
+    "div": ElementwiseFunction(2, _divide, flops=4),
+    "equal": ElementwiseFunction(2, np.equal, result=DType.BOOL),
+    "erf": ElementwiseFunction(1, _erf, flops=20),
+    "exp": ElementwiseFunction(1, np.exp, flops=12),
+    "floor": ElementwiseFunction(1, np.floor),
+    "greater": ElementwiseFunction(2, np.greater, result=DType.BOOL),
+    "greater_equal": ElementwiseFunction(2, np.greater_equal, result=DType.BOOL),
+    "less": ElementwiseFunction(2, np.less, result=DType.BOOL),
+    "less_equal": ElementwiseFunction(2, np.less_equal, result=DType.BOOL),
+    "log": ElementwiseFunction(1, np.log, flops=15),
+    "max": ElementwiseFunction(2, np.maximum),
+    "min": ElementwiseFunction(2, np.minimum),
+    "mul": ElementwiseFunction(2, np.multiply),
+    "neg": ElementwiseFunction(1, np.negative),
+    "not": ElementwiseFunction(1, np.logical_not, result=DType.BOOL),
+    "or": ElementwiseFunction(2, np.logical_or, result=DType.BOOL),
+    "pow": ElementwiseFunction(2, np.power, flops=40),
+    "reciprocal": ElementwiseFunction(1, lambda x: np.asarray(1 / x), flops=4),
+    "round": ElementwiseFunction(1, np.rint),
+    "sigmoid": ElementwiseFunction(1, _sigmoid, flops=18),
+    "sign": ElementwiseFunction(1, np.sign),
+    "sin": ElementwiseFunction(1, np.sin, flops=20),
+    "softplus": ElementwiseFunction(1, _softplus, flops=30),
+    "sqrt": ElementwiseFunction(1, np.sqrt, flops=5),
+    "sub": ElementwiseFunction(2, np.subtract),
+    "tanh": ElementwiseFunction(1, np.tanh, flops=20),
+    "where": ElementwiseFunction(3, np.where),
+    "xor": ElementwiseFunction(2, np.logical_xor, result=DType.BOOL),
+}
+"""By name. `max` and `min` give NaN when either operand is NaN; `round` is to even; `where` takes its condition first;
+`sigmoid` and `softplus` do not overflow."""

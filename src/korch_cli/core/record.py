@@ -1,0 +1,142 @@
+"""What the commands found out, in a form that `report` renders as text or JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Times of one model or kernel, in microseconds, raw."""
+
+    name: str
+    times_us: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """How many times faster the second of two is than the first: the median over pairs, with a 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Several models timed in alternating blocks; `ratios[i]` compares `samples[0]` with `samples[i + 1]`.
+
+    Attributes:
+        warnings: reasons why the figures may not mean what they seem to (a loaded machine, a wide spread).
+    """
+
+    samples: tuple[Samples, ...]
+    ratios: tuple[Ratio, ...]
+    threads: int
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OutputError:
+    """The worst difference in one output tensor."""
+
+    output: str
+    max_abs: float
+    max_rel: float
+    worst_index: tuple[int, ...]
+    mismatches: int
+    elements: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether two models agree.
+
+    Attributes:
+        passed: all outputs of all runs are within tolerance.
+        variant: what was compared, e.g. "with the library" or "without it".
+        rtol: relative tolerance; `atol` the absolute one: |a - b| <= atol + rtol * |a|.
+        runs: number of input sets.
+        worst: for each output, its worst difference over the runs.
+    """
+
+    passed: bool
+    variant: str
+    rtol: float
+    atol: float
+    runs: int
+    worst: tuple[OutputError, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRecord:
+    """One generated kernel of the plan.
+
+    Attributes:
+        name: of the custom operator.
+        nodes: names of the ONNX nodes of which it computes all or a part.
+        schedule: the variant that won.
+        uses: how many nodes of the output model run it.
+        time_us: measured, one run.
+        alternative_us: ONNX Runtime's own nodes for the same, measured beside it; None if they could not be.
+        bytes_moved: operands read once and results written once.
+        share_of_limit: bound / measured, 1.0 is the machine's limit.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+    schedule: str
+    uses: int
+    time_us: float
+    alternative_us: float | None
+    bytes_moved: int
+    share_of_limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRecord:
+    """How the plan was found."""
+
+    operators: int
+    primitives: int
+    candidates: int
+    distinct: int
+    measured: int
+    from_store: int
+    rejected: dict[str, int]
+    rounds: int
+    solver_status: str
+    plan_us: float
+    bound_us: float
+    gap: float
+    solve_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizeRecord:
+    """The result of `korch optimize`.
+
+    Attributes:
+        model: path of the input.
+        written: paths of the files that were written, the model first.
+        changed: whether the output differs from the input model.
+        reason: one sentence: why the output is what it is.
+        opaque: (operator type, count, reason) of what was left alone.
+        guilty: names of kernels that were left out because they failed a check, each with the reason.
+        seconds: wall time of the whole command by stage.
+    """
+
+    model: str
+    written: tuple[str, ...]
+    changed: bool
+    reason: str
+    search: SearchRecord
+    kernels: tuple[KernelRecord, ...]
+    verdicts: tuple[Verdict, ...]
+    comparison: Comparison | None
+    opaque: tuple[tuple[str, int, str], ...]
+    guilty: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+    environment: dict[str, str]
+    seconds: dict[str, float] = field(default_factory=dict)

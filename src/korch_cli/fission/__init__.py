@@ -1,0 +1,1 @@
+"""ONNX operators to primitives, one function per operator and opset range."""

@@ -1,0 +1,1 @@
+"""ONNX files to `Model`s."""

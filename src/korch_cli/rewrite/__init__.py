@@ -1,0 +1,1 @@
+"""Equivalent primitives, one rule a function."""

@@ -1,0 +1,1 @@
+"""Compilers: finding them, running them, keeping what they built."""

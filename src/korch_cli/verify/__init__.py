@@ -1,0 +1,1 @@
+"""Whether two models agree, and which is faster."""
