@@ -29,7 +29,7 @@ class ElementwiseFunction:
 
 
 def _erf(x: Array) -> Array:
-    return np.vectorize(math.erf, otypes=[x.dtype])(x)
+    return np.asarray(np.vectorize(math.erf, otypes=[x.dtype])(x))
 
 
 def _sigmoid(x: Array) -> Array:

@@ -72,7 +72,7 @@ class DType(Enum):
         return _BY_TEXT[text]
 
 
-_NUMPY = {
+_NUMPY: dict[DType, np.dtype[Any]] = {
     DType.F32: np.dtype(np.float32),
     DType.U8: np.dtype(np.uint8),
     DType.I8: np.dtype(np.int8),
@@ -118,6 +118,10 @@ class TensorType:
 
     def __str__(self) -> str:
         return f"{self.dtype.text}[{','.join(map(str, self.shape))}]"
+
+
+UNKNOWN = TensorType(DType.STRING, ())
+"""Stands for the type of what has no static one (a sequence, a dynamic shape): only opaque operators touch it."""
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,1 +1,5 @@
-"""The integer program that picks the kernels."""
+"""The choice of kernels: an exact program over the whole graph, a greedy baseline, and an independent checker."""
+
+from korch_cli.solve.checker import check_plan as check_plan
+from korch_cli.solve.greedy import greedy as greedy
+from korch_cli.solve.program import solve as solve

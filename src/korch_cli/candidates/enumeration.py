@@ -1,0 +1,240 @@
+"""Every set of primitives that is worth trying as one kernel.
+
+A body is connected (an edge, or an operand that two primitives both walk over, joins its parts) and convex (no path
+leaves it and comes back). It is grown from its smallest primitive, one neighbour and the convex closure at a time,
+which reaches every connected convex set exactly once: within such a set, any smaller one that holds the seed has a
+neighbour, and the closure stays inside. Only limits that hold for all subsets of a body, such as its size, cut growth.
+Sizes are visited in ascending order. Where a wide region has more bodies of one size than its share, those that save
+the most memory traffic stay (a beam), so that a chain keeps all its intervals and a hub does not explode.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from korch_cli.candidates.canonical import Canonicalizer
+from korch_cli.candidates.legality import fusible, plausible
+from korch_cli.candidates.limits import CandidateSet, SearchLimits
+from korch_cli.core.graph import PrimitiveGraph, Value
+from korch_cli.core.kernel import Candidate, CandidateKind, Port
+from korch_cli.core.primitive import Constant, Linear, Reduce, Reshape, WindowReduce
+
+_SAMPLE = 48
+
+
+def enumerate_candidates(graph: PrimitiveGraph, limits: SearchLimits) -> CandidateSet:
+    """Return the generated candidates of `graph`, each with the digest of its cut graph."""
+    counters: Counter[str] = Counter()
+    live = _live(graph)
+    seeds = []
+    for value in graph.primitives():
+        reason = fusible(graph, value, limits) if value.id in live else "unused"
+        if reason is None:
+            seeds.append(value.id)
+        else:
+            counters[f"primitive: {reason}"] += 1
+    region = _Region(graph, frozenset(seeds), limits)
+    quota = _quota(region, seeds, limits)
+    canonicalizer = Canonicalizer(graph)
+    candidates: list[Candidate] = []
+    for seed in seeds:
+        for body in region.grow(seed, quota, counters):
+            reason = plausible(graph, body, limits)
+            if reason is None and len(candidates) >= limits.max_candidates:
+                reason = "more candidates than the limit"
+            if reason is not None:
+                counters[f"body: {reason}"] += 1
+                continue
+            canonical = canonicalizer.order(body)
+            reads, writes = map(_ports, (canonical.reads, canonical.writes))
+            digest = canonicalizer.digest(canonical)
+            candidates.append(Candidate(CandidateKind.GENERATED, body, reads, writes, digest))
+    return CandidateSet(tuple(candidates), dict(counters))
+
+
+def _live(graph: PrimitiveGraph) -> frozenset[int]:
+    """The values from which an output is computed."""
+    live = set(graph.outputs)
+    for value in reversed(graph.values):
+        if value.id in live:
+            live.update(value.args)
+    return frozenset(live)
+
+
+def _ports(values: Iterable[int]) -> tuple[Port, ...]:
+    return tuple(Port(v) for v in values)
+
+
+def _quota(region: _Region, seeds: Sequence[int], limits: SearchLimits) -> int:
+    """The bodies that each seed may have; the same for all, so that repeated layers are treated alike."""
+    if len(seeds) * limits.per_seed <= limits.max_candidates:
+        return limits.per_seed
+    sample = seeds[:: max(1, len(seeds) // _SAMPLE)]
+    found = [len(region.grow(seed, limits.per_seed, Counter())) for seed in sample]
+    room = limits.max_candidates * len(sample) / len(seeds)
+    low, high = 1, limits.per_seed
+    while low < high:
+        middle = (low + high + 1) // 2
+        if sum(min(count, middle) for count in found) <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+@dataclass(frozen=True, slots=True)
+class _Traffic:
+    """Bytes that a value alone moves as a kernel, and that it adds to a body as an operand or as a result."""
+
+    alone: int
+    size: int
+
+
+class _Region:
+    """The primitives that bodies are made of, with all that growing needs; sets of values are bits of integers."""
+
+    def __init__(self, graph: PrimitiveGraph, allowed: frozenset[int], limits: SearchLimits) -> None:
+        self._graph = graph
+        self._limits = limits
+        self._above, self._below = _reachable(graph)
+        self._near = _neighbours(graph, allowed, limits.sibling_reach)
+        self._forbidden = _mask(v.id for v in graph.values if v.id not in allowed)
+        self._linear = _mask(v.id for v in graph.values if isinstance(v.op, Linear))
+        self._reduces = _mask(v.id for v in graph.values if isinstance(v.op, Reduce | WindowReduce))
+        self._outputs = frozenset(graph.outputs)
+        self._traffic = [_traffic(graph, v) for v in graph.values]
+        self._args = [frozenset(v.args) for v in graph.values]
+        self._users = [frozenset(users) for users in graph.users]
+
+    def grow(self, seed: int, quota: int, counters: Counter[str]) -> list[tuple[int, ...]]:
+        """Return at most `quota` connected convex bodies whose smallest primitive is `seed`, by size."""
+        largest = self._limits.max_primitives
+        beam = max(quota, 2 * largest)
+        levels: list[set[int]] = [set() for _ in range(largest + 1)]
+        levels[1].add(1 << seed)
+        kept: list[tuple[int, ...]] = []
+        for size in range(1, largest + 1):
+            # What small sizes leave unused goes to the larger ones.
+            share = beam * size // largest - len(kept)
+            bodies = self._best(levels[size], share, seed)
+            counters["body: beyond the share of its seed"] += len(levels[size]) - len(bodies)
+            for mask, body in bodies:
+                kept.append(body)
+                self._extend(mask, body, levels, counters)
+        if len(kept) > quota:
+            counters["body: beyond the share of its seed"] += len(kept) - quota
+            best = sorted(kept[1:], key=self._saved_bytes, reverse=True)[: quota - 1]
+            kept = [kept[0], *sorted(best, key=len)]
+        return kept
+
+    def _best(self, masks: set[int], share: int, seed: int) -> list[tuple[int, tuple[int, ...]]]:
+        # Ties go by the distances from the seed, which are equal in equal layers.
+        found = [(mask >> seed, mask, tuple(_bits(mask, seed))) for mask in masks]
+        if len(found) <= share:
+            found.sort()
+        else:
+            found.sort(key=lambda entry: (-self._saved_bytes(entry[2]), entry[0]))
+        return [(mask, body) for _, mask, body in found[:share]]
+
+    def _extend(self, mask: int, body: tuple[int, ...], levels: list[set[int]], counters: Counter[str]) -> None:
+        """Add to `levels` what one more neighbour of `body` makes of it."""
+        limits = self._limits
+        above = below = 0
+        near: set[int] = set()
+        for v in body:
+            above |= self._above[v]
+            below |= self._below[v]
+            near |= self._near[v]
+        seed = body[0]
+        for u in near.difference(body):
+            if u < seed:
+                continue
+            grown = mask | 1 << u
+            grown |= (above | self._above[u]) & (below | self._below[u])
+            size = grown.bit_count()
+            if size > limits.max_primitives:
+                counters["growth: more primitives than the limit"] += 1
+            elif grown & self._forbidden:
+                counters["growth: a path through what no kernel takes"] += 1
+            elif (grown & self._linear).bit_count() > limits.max_linear:
+                counters["growth: more products than the limit"] += 1
+            elif (grown & self._reduces).bit_count() > limits.max_reduces:
+                counters["growth: more reductions than the limit"] += 1
+            else:
+                levels[size].add(grown)
+
+    def _saved_bytes(self, body: tuple[int, ...]) -> int:
+        """How much less one kernel moves than one for each primitive."""
+        inside = frozenset(body)
+        reads = frozenset().union(*(self._args[v] for v in body)) - inside
+        moved = sum(self._traffic[a].size for a in reads)
+        moved += sum(self._traffic[v].size for v in body if v in self._outputs or not self._users[v] <= inside)
+        return sum(self._traffic[v].alone for v in body) - moved
+
+
+def _reachable(graph: PrimitiveGraph) -> tuple[list[int], list[int]]:
+    """For each value, what it is computed from and what is computed from it, opaque values included."""
+    above = [0] * len(graph.values)
+    below = [0] * len(graph.values)
+    for value in graph.values:
+        for a in value.args:
+            if not graph.values[a].is_source:
+                above[value.id] |= above[a] | 1 << a
+    for value in reversed(graph.values):
+        for u in graph.users[value.id]:
+            below[value.id] |= below[u] | 1 << u
+    return above, below
+
+
+def _neighbours(graph: PrimitiveGraph, allowed: frozenset[int], reach: int) -> list[frozenset[int]]:
+    """For each allowed value, the allowed values that an edge or an operand in common joins to it."""
+    near: list[set[int]] = [set() for _ in graph.values]
+
+    def join(u: int, v: int) -> None:
+        near[u].add(v)
+        near[v].add(u)
+
+    for value in graph.values:
+        if isinstance(value.op, Constant):
+            continue
+        readers: dict[tuple[int, ...], list[int]] = {}
+        for u in graph.users[value.id]:
+            if u in allowed:
+                readers.setdefault(_domain(graph, graph.values[u]), []).append(u)
+                if value.id in allowed:
+                    join(value.id, u)
+        for alike in readers.values():
+            for i, u in enumerate(alike):
+                for v in alike[i + 1 : i + 1 + reach]:
+                    join(u, v)
+    return list(map(frozenset, near))
+
+
+def _domain(graph: PrimitiveGraph, value: Value) -> tuple[int, ...]:
+    """The shape that a kernel for this primitive alone loops over."""
+    return graph.values[value.args[0]].type.shape if isinstance(value.op, Reduce) else value.type.shape
+
+
+def _traffic(graph: PrimitiveGraph, value: Value) -> _Traffic:
+    size = value.type.size_bytes
+    if value.is_source or isinstance(value.op, Reshape):
+        return _Traffic(0, size)
+    return _Traffic(size + sum(graph.values[a].type.size_bytes for a in set(value.args)), size)
+
+
+def _mask(values: Iterable[int]) -> int:
+    mask = 0
+    for v in values:
+        mask |= 1 << v
+    return mask
+
+
+def _bits(mask: int, start: int) -> Iterator[int]:
+    """The values in `mask`, ascending, none of which is below `start`."""
+    mask >>= start
+    while mask:
+        low = mask & -mask
+        yield start + low.bit_length() - 1
+        mask ^= low

@@ -1,0 +1,200 @@
+"""Elementwise arithmetic, comparison, logic and selection."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from korch_cli.core.errors import Refusal
+from korch_cli.core.graph import Value
+from korch_cli.core.primitive import Constant
+from korch_cli.core.types import DType
+from korch_cli.fission.build import Builder
+from korch_cli.fission.registry import fission
+from korch_cli.fission.view import OperatorView
+
+_FUNCTIONS = {
+    "Abs": "abs",
+    "Add": "add",
+    "And": "and",
+    "Ceil": "ceil",
+    "Cos": "cos",
+    "Div": "div",
+    "Equal": "equal",
+    "Erf": "erf",
+    "Exp": "exp",
+    "Floor": "floor",
+    "Greater": "greater",
+    "GreaterOrEqual": "greater_equal",
+    "Less": "less",
+    "LessOrEqual": "less_equal",
+    "Log": "log",
+    "Max": "max",
+    "Mean": "add",
+    "Min": "min",
+    "Mul": "mul",
+    "Neg": "neg",
+    "Not": "not",
+    "Or": "or",
+    "Reciprocal": "reciprocal",
+    "Round": "round",
+    "Sigmoid": "sigmoid",
+    "Sign": "sign",
+    "Sin": "sin",
+    "Softplus": "softplus",
+    "Sqrt": "sqrt",
+    "Sub": "sub",
+    "Sum": "add",
+    "Tanh": "tanh",
+    "Xor": "xor",
+}
+
+
+@fission("Abs", since=6, also=(13,))
+@fission("Ceil", since=6, also=(13,))
+@fission("Cos", since=7, also=(22,))
+@fission("Erf", since=9, also=(13,))
+@fission("Exp", since=6, also=(13,))
+@fission("Floor", since=6, also=(13,))
+@fission("Log", since=6, also=(13,))
+@fission("Neg", since=6, also=(13,))
+@fission("Not", since=1)
+@fission("Reciprocal", since=6, also=(13,))
+@fission("Round", since=11, also=(22,))
+@fission("Sigmoid", since=6, also=(13,))
+@fission("Sign", since=9, also=(13,))
+@fission("Sin", since=7, also=(22,))
+@fission("Softplus", since=1, also=(22,))
+@fission("Sqrt", since=6, also=(13,))
+@fission("Tanh", since=6, also=(13,))
+def unary(op: OperatorView, build: Builder) -> Value:
+    """Apply the function of the same meaning."""
+    return build.elementwise(_FUNCTIONS[op.op_type], op.input(0))
+
+
+@fission("Add", since=7, also=(13, 14))
+@fission("And", since=7)
+@fission("Div", since=7, also=(13, 14))
+@fission("Equal", since=7, also=(11, 13, 19))
+@fission("Greater", since=7, also=(9, 13))
+@fission("GreaterOrEqual", since=12, also=(16,))
+@fission("Less", since=7, also=(9, 13))
+@fission("LessOrEqual", since=12, also=(16,))
+@fission("Mul", since=7, also=(13, 14))
+@fission("Or", since=7)
+@fission("Sub", since=7, also=(13, 14))
+@fission("Xor", since=7)
+def binary(op: OperatorView, build: Builder) -> Value:
+    """Apply the function of the same meaning; operands broadcast since version 7."""
+    return build.elementwise(_FUNCTIONS[op.op_type], op.input(0), op.input(1))
+
+
+@fission("Max", since=6, also=(8, 12, 13))
+@fission("Min", since=6, also=(8, 12, 13))
+@fission("Sum", since=6, also=(8, 13))
+def variadic(op: OperatorView, build: Builder) -> Value:
+    """Combine the operands from left to right; before version 8 they have one shape."""
+    return reduce(lambda x, y: build.elementwise(_FUNCTIONS[op.op_type], x, y), op.inputs())
+
+
+@fission("Mean", since=6, also=(8, 13))
+def mean(op: OperatorView, build: Builder) -> Value:
+    """Divide the sum of the operands by their number."""
+    operands = op.inputs()
+    if len(operands) == 1:
+        return operands[0]
+    total = reduce(build.add, map(build.wide, operands))
+    return build.cast(build.div(total, len(operands)), operands[0].type.dtype)
+
+
+@fission("Cast", since=6, also=(9, 13, 19, 21, 23, 24, 25, 28))
+def cast(op: OperatorView, build: Builder) -> Value:
+    """Convert element types; `saturate` and `round_mode` concern only types that korch has not."""
+    wanted = DType.from_onnx(op.integer("to", 0))
+    if wanted is None:
+        raise Refusal("it casts to an element type that is not supported")
+    op.ignore("saturate", "round_mode")
+    return build.cast(op.input(0), wanted)
+
+
+@fission("CastLike", since=15, also=(19, 21, 23, 24, 25))
+def cast_like(op: OperatorView, build: Builder) -> Value:
+    """Convert to the element type of the second operand, whose elements play no part."""
+    op.ignore_input(1)
+    op.ignore("saturate", "round_mode")
+    return build.cast(op.input(0), op.output(0).dtype)
+
+
+@fission("Where", since=9, also=(16,))
+def where(op: OperatorView, build: Builder) -> Value:
+    """Choose element by element."""
+    return build.where(op.input(0), op.input(1), op.input(2))
+
+
+@fission("IsNaN", since=9, also=(13, 20))
+def is_nan(op: OperatorView, build: Builder) -> Value:
+    """Only NaN differs from itself."""
+    x = op.input(0)
+    return build.elementwise("not", build.elementwise("equal", x, x))
+
+
+@fission("IsInf", since=10, also=(20,))
+def is_inf(op: OperatorView, build: Builder) -> Value:
+    """Compare with the infinities that are asked for."""
+    x = op.input(0)
+    positive, negative = op.integer("detect_positive", 1), op.integer("detect_negative", 1)
+    if not positive and not negative:
+        raise Refusal("it detects neither infinity")
+    if positive and negative:
+        return build.elementwise("equal", build.elementwise("abs", x), float("inf"))
+    return build.elementwise("equal", x, float("inf" if positive else "-inf"))
+
+
+@fission("Pow", since=7, also=(12, 13, 15))
+def power(op: OperatorView, build: Builder) -> Value:
+    """Raise to a power; small constant exponents become products or roots.
+
+    Refuses integer bases, whose results wrap around in a way that is not specified.
+    """
+    x, exponent = op.input(0), op.input(1)
+    if not x.type.dtype.is_float:
+        raise Refusal("powers of integers stay as they are")
+    literal = exponent.op.literal if isinstance(exponent.op, Constant) else None
+    result = _literal_power(build, x, literal)
+    if result is None:
+        return build.elementwise("pow", x, build.cast(exponent, x.type.dtype))
+    # An exponent [1, 1, 1] may give the result more axes than the base has.
+    rank = max(x.type.rank, exponent.type.rank)
+    return build.reshape(result, (1,) * (rank - x.type.rank) + x.type.shape)
+
+
+def _literal_power(build: Builder, x: Value, exponent: float | None) -> Value | None:
+    if exponent == 1:
+        return x
+    if exponent == 2:
+        return build.mul(x, x)
+    if exponent == 3:
+        return build.mul(build.mul(x, x), x)
+    if exponent == 0.5:
+        return build.elementwise("sqrt", x)
+    return None
+
+
+@fission("Clip", since=6, until=10)
+def clip_attributes(op: OperatorView, build: Builder) -> Value:
+    """Limit to bounds given as attributes."""
+    x = op.input(0)
+    bounds = (op.has_attribute("min"), op.number("min", 0)), (op.has_attribute("max"), op.number("max", 0))
+    low, high = (build.literal(bound, x.type.dtype) if given else None for given, bound in bounds)
+    return _clipped(build, x, low, high)
+
+
+@fission("Clip", since=11, also=(12, 13))
+def clip(op: OperatorView, build: Builder) -> Value:
+    """Limit to scalar bounds; where they cross, the upper one wins."""
+    x, low, high = op.input(0), op.optional(1), op.optional(2)
+    return _clipped(build, x, *(None if b is None else build.reshape(b, ()) for b in (low, high)))
+
+
+def _clipped(build: Builder, x: Value, low: Value | None, high: Value | None) -> Value:
+    raised = x if low is None else build.max(x, low)
+    return raised if high is None else build.min(raised, high)

@@ -1,0 +1,37 @@
+"""Pooling over windows."""
+
+from __future__ import annotations
+
+from korch_cli.core.errors import Refusal
+from korch_cli.core.graph import Value
+from korch_cli.core.primitive import WindowReduce
+from korch_cli.fission.build import Builder
+from korch_cli.fission.registry import fission
+from korch_cli.fission.view import OperatorView
+from korch_cli.fission.window import read_window
+
+
+@fission("MaxPool", since=1, also=(8, 10, 11, 12, 22))
+def max_pool(op: OperatorView, build: Builder) -> Value:
+    """Return the maximum under each window; refuses the output of indices and a storage order for them."""
+    if op.integer("storage_order", 0):
+        raise Refusal("it has a storage order for its indices")
+    return _pool(op, build, "max", count_padding=False)
+
+
+@fission("AveragePool", since=1, also=(7, 10, 11, 19, 22))
+def average_pool(op: OperatorView, build: Builder) -> Value:
+    """Return the mean under each window, of the operand's elements or with `count_include_pad` of the padding too."""
+    return _pool(op, build, "mean", count_padding=op.integer("count_include_pad", 0) != 0)
+
+
+def _pool(op: OperatorView, build: Builder, function: str, *, count_padding: bool) -> Value:
+    x = op.input(0)
+    extents = op.integers("kernel_shape")
+    if extents is None:
+        raise Refusal("it has no kernel_shape")
+    w = read_window(op, x.type.shape[2:], extents)
+    # Without padding, both ways of counting are one.
+    count_padding = count_padding and any(w.before + w.after)
+    reduction = WindowReduce(function, w.extents, w.strides, w.dilations, w.before, w.after, count_padding)
+    return build.window_reduce(reduction, x, w.positions)

@@ -1,0 +1,72 @@
+"""The geometry of sliding windows, which pooling and convolution share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from korch_cli.core.errors import Refusal
+from korch_cli.fission.view import OperatorView
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window's extents over the spatial axes, how it moves, the padding, and the number of its positions."""
+
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    positions: tuple[int, ...]
+
+
+def read_window(op: OperatorView, spatial: tuple[int, ...], extents: tuple[int, ...]) -> Window:
+    """Read strides, dilations, padding and rounding of an operator over axes of extents `spatial`.
+
+    Raises:
+        Refusal: the attributes do not fit together, or the padding is negative.
+    """
+    rank = len(spatial)
+    ones = (1,) * rank
+    strides, dilations = op.integers("strides") or ones, op.integers("dilations") or ones
+    pads, auto_pad = op.integers("pads"), op.text("auto_pad", "NOTSET")
+    ceiling = op.integer("ceil_mode", 0) != 0
+    if not len(extents) == len(strides) == len(dilations) == rank >= 1 or min(extents + strides + dilations) < 1:
+        raise Refusal("its window does not fit the spatial axes")
+    if pads is not None and (len(pads) != 2 * rank or min(pads) < 0):
+        raise Refusal("its padding does not fit the spatial axes")
+    if pads is not None and any(pads) and auto_pad != "NOTSET":
+        raise Refusal("it has both pads and auto_pad")
+    spans = tuple(d * (e - 1) + 1 for d, e in zip(dilations, extents, strict=True))
+    if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        positions = tuple(-(-extent // stride) for extent, stride in zip(spatial, strides, strict=True))
+        before, after = _same_padding(spatial, spans, strides, lower=auto_pad == "SAME_LOWER")
+    elif auto_pad in ("NOTSET", "VALID"):
+        before, after = (pads[:rank], pads[rank:]) if pads is not None else ((0,) * rank, (0,) * rank)
+        positions = tuple(map(_positions, spatial, spans, strides, before, after, [ceiling] * rank))
+    else:
+        raise Refusal(f"auto_pad {auto_pad!r} is not known")
+    if min(positions) < 1:
+        raise Refusal("its window is larger than the padded operand")
+    return Window(extents, strides, dilations, before, after, positions)
+
+
+def _same_padding(
+    spatial: tuple[int, ...], spans: tuple[int, ...], strides: tuple[int, ...], *, lower: bool
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the padding that gives ceil(extent / stride) positions; what is odd goes after, or before if `lower`."""
+    totals = [
+        max(0, (-(-extent // stride) - 1) * stride + span - extent)
+        for extent, span, stride in zip(spatial, spans, strides, strict=True)
+    ]
+    small, large = tuple(t // 2 for t in totals), tuple(t - t // 2 for t in totals)
+    return (large, small) if lower else (small, large)
+
+
+def _positions(extent: int, span: int, stride: int, before: int, after: int, ceiling: bool) -> int:
+    room = extent + before + after - span
+    if not ceiling:
+        return room // stride + 1
+    count = -(-room // stride) + 1
+    # The last window has to begin in the operand or in the padding before it.
+    return count - 1 if (count - 1) * stride >= extent + before else count
