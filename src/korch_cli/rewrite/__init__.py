@@ -1,1 +1,3 @@
-"""Equivalent primitives, one rule a function."""
+"""Exact rewriting of the primitive graph; one rule is one function and one row of a table."""
+
+from korch_cli.rewrite.driver import rewrite as rewrite
