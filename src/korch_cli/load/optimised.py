@@ -1,0 +1,35 @@
+"""The graph that ONNX Runtime made of a model, with the times that its profiler gave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import onnx
+
+from korch_cli.core.machine import VendorNode, VendorProfile
+
+
+def vendor_profile(path: Path, times_us: Mapping[str, float], total_us: float) -> VendorProfile:
+    """Return the nodes of a model that ONNX Runtime saved, in order.
+
+    Args:
+        path: what ONNX Runtime wrote to its `optimized_model_filepath`.
+        times_us: microseconds by node name; nodes that are absent took none.
+        total_us: time of a run without the profiler: the nodes' times are scaled so that they add up to it.
+    """
+    proto = onnx.load_model(str(path), load_external_data=False)
+    measured_us = sum(times_us.get(node.name, 0.0) for node in proto.graph.node)
+    scale = total_us / measured_us if measured_us > 0 else 0.0
+    nodes = tuple(
+        VendorNode(
+            name=node.name,
+            op_type=node.op_type,
+            domain="" if node.domain == "ai.onnx" else node.domain,
+            inputs=tuple(node.input),
+            outputs=tuple(node.output),
+            time_us=times_us.get(node.name, 0.0) * scale,
+        )
+        for node in proto.graph.node
+    )
+    return VendorProfile(nodes, total_us)
