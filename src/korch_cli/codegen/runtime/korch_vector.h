@@ -767,14 +767,103 @@ KORCH_PARTIAL(i64, int64_t)
 KORCH_INLINE float mask_to_float(bool mask) { return mask ? 1.0f : 0.0f; }
 KORCH_INLINE vf mask_to_float(vi mask) { return select(mask, broadcast<vf>(1.0f), vf{}); }
 
-// ---- reductions over lanes -----------------------------------------------------------------------------------------
+// ---- lanes ---------------------------------------------------------------------------------------------------------
+
+// f(0), f(1), ... in the lanes: elements that do not lie side by side.
+template <class V, class F>
+KORCH_INLINE V lanes(F f) {
+  float x[Types<V>::lanes];
+  for (int i = 0; i < Types<V>::lanes; ++i) x[i] = f(i);
+  return load<V>(x);
+}
+template <class V, class F>
+KORCH_INLINE Mask<V> lane_mask(F f) {
+  uint8_t x[Types<V>::lanes];
+  for (int i = 0; i < Types<V>::lanes; ++i) x[i] = f(i) ? 1 : 0;
+  return load_mask<V>(x);
+}
+
+// Calls f(i, x) for every lane i and its value x.
+template <class V, class F>
+KORCH_INLINE void spread(V v, F f) {
+  float x[Types<V>::lanes];
+  store(x, v);
+  for (int i = 0; i < Types<V>::lanes; ++i) f(i, x[i]);
+}
+template <class V, class F>
+KORCH_INLINE void spread_mask(Mask<V> mask, F f) {
+  uint8_t x[Types<V>::lanes];
+  store_mask(x, mask);
+  for (int i = 0; i < Types<V>::lanes; ++i) f(i, x[i]);
+}
+
+// A condition that is the same in all lanes, as a mask.
+template <class V>
+KORCH_INLINE Mask<V> mask_of(bool condition) {
+  if constexpr (Types<V>::lanes == 1) {
+    return condition;
+  } else {
+    return vi{} - (int32_t)condition;
+  }
+}
+template <class V>
+KORCH_INLINE vi mask_of(vi mask) {
+  return mask;
+}
 
 struct Add {
-  template <class V>
-  static KORCH_INLINE V of(V a, V b) {
-    return a + b;
-  }
+  KORCH_INLINE float of(float a, float b) { return a + b; }
 };
+struct Multiply {
+  KORCH_INLINE float of(float a, float b) { return a * b; }
+};
+struct Largest {
+  KORCH_INLINE float of(float a, float b) { return vmax(a, b); }
+};
+struct Smallest {
+  KORCH_INLINE float of(float a, float b) { return vmin(a, b); }
+};
+
+// All lanes joined, in pairs.
+template <class Op>
+KORCH_INLINE float across_lanes(vf v) {
+  float x[kLanes];
+  store(x, v);
+  for (int width = kLanes / 2; width > 0; width /= 2)
+    for (int i = 0; i < width; ++i) x[i] = Op::of(x[i], x[i + width]);
+  return x[0];
+}
+
+// ---- integers ------------------------------------------------------------------------------------------------------
+
+// Rounded towards minus infinity; `by` is positive.
+KORCH_INLINE int64_t floor_div(int64_t a, int64_t by) { return a >= 0 ? a / by : -((by - 1 - a) / by); }
+KORCH_INLINE int64_t floor_mod(int64_t a, int64_t by) { return a - by * floor_div(a, by); }
+
+KORCH_INLINE int32_t int_neg(int32_t a) { return (int32_t)(0u - (uint32_t)a); }
+KORCH_INLINE int64_t int_neg(int64_t a) { return (int64_t)(0ull - (uint64_t)a); }
+template <class T>
+KORCH_INLINE T int_abs(T a) {
+  return a < 0 ? int_neg(a) : a;
+}
+
+// Division by zero and the one overflow give zero and the dividend instead of a trap.
+template <class T>
+KORCH_INLINE T int_div(T a, T b) {
+  return b == 0 ? 0 : b == -1 ? int_neg(a) : a / b;
+}
+template <class T>
+KORCH_INLINE T int_max(T a, T b) {
+  return a > b ? a : b;
+}
+template <class T>
+KORCH_INLINE T int_min(T a, T b) {
+  return a < b ? a : b;
+}
+template <class T>
+KORCH_INLINE T int_sign(T a) {
+  return (T)((a > 0) - (a < 0));
+}
 
 }  // namespace korch
 
