@@ -59,6 +59,8 @@ class Verdict:
         rtol: relative tolerance; `atol` the absolute one: |a - b| <= atol + rtol * |a|.
         runs: number of input sets.
         worst: for each output, its worst difference over the runs.
+        failure: one sentence if there was nothing to compare, or not the same things: a model did not run, or the
+            outputs differ in number, shape or element type; None otherwise.
     """
 
     passed: bool
@@ -67,6 +69,26 @@ class Verdict:
     atol: float
     runs: int
     worst: tuple[OutputError, ...]
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTime:
+    """What one node of a model costs as ONNX Runtime executes it, after its own optimisations.
+
+    Attributes:
+        name: of the node.
+        op_type: its operator; fused ones have names of ONNX Runtime's own.
+        domain: of the operator, "" for ONNX's default one.
+        time_us: the median over runs of the time that one run of the model spends in the node.
+        share: of the time of all nodes, 0 to 1.
+    """
+
+    name: str
+    op_type: str
+    domain: str
+    time_us: float
+    share: float
 
 
 @dataclass(frozen=True, slots=True)

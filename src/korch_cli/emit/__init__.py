@@ -1,1 +1,13 @@
-"""Plans to ONNX models, library sources and plan files, written as a set."""
+"""Plans to files: the output model, the source of its library, the plan document."""
+
+from korch_cli.emit.files import copy_model as copy_model
+from korch_cli.emit.files import save_model as save_model
+from korch_cli.emit.files import staging as staging
+from korch_cli.emit.files import write_set as write_set
+from korch_cli.emit.functions import can_be_function as can_be_function
+from korch_cli.emit.functions import empty_model as empty_model
+from korch_cli.emit.functions import probe_model as probe_model
+from korch_cli.emit.library import ort_headers as ort_headers
+from korch_cli.emit.library import registration_unit as registration_unit
+from korch_cli.emit.model import build_model as build_model
+from korch_cli.emit.planfile import plan_document as plan_document

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import onnx
-from onnx import numpy_helper
 
 from korch_cli.core.model import Attribute, Model, Operator
 from korch_cli.core.primitive import Constant
 from korch_cli.core.types import DType
-from korch_cli.load.bind import fed_inputs
-from korch_cli.load.fold import overridable, read_tensor
+from korch_cli.load.constants import fed_inputs, is_default_domain, overridable
 from korch_cli.load.infer import types_of
-from korch_cli.load.read import captured
+from korch_cli.load.structure import captured
+from korch_cli.load.tensor import read_tensor
 
 
 def describe(proto: onnx.ModelProto, path: Path, notes: tuple[str, ...]) -> Model:
@@ -26,7 +26,7 @@ def describe(proto: onnx.ModelProto, path: Path, notes: tuple[str, ...]) -> Mode
         path=path,
         inputs=tuple(info.name for info in fed_inputs(proto)),
         outputs=tuple(info.name for info in proto.graph.output),
-        operators=tuple(_operator(i, node, opsets) for i, node in enumerate(proto.graph.node)),
+        operators=tuple(_operator(i, node, opsets, path.parent) for i, node in enumerate(proto.graph.node)),
         types=types_of(proto),
         constants=_constants(proto, path.parent),
         opsets=opsets,
@@ -53,7 +53,7 @@ def _name_nodes(graph: onnx.GraphProto) -> None:
         seen.add(name)
 
 
-def _operator(index: int, node: onnx.NodeProto, opsets: dict[str, int]) -> Operator:
+def _operator(index: int, node: onnx.NodeProto, opsets: Mapping[str, int], folder: Path) -> Operator:
     domain = _domain(node.domain)
     return Operator(
         index=index,
@@ -63,22 +63,26 @@ def _operator(index: int, node: onnx.NodeProto, opsets: dict[str, int]) -> Opera
         version=opsets.get(domain, 1),
         inputs=tuple(node.input),
         outputs=tuple(node.output),
-        captures=tuple(captured(node)),
-        attributes={attribute.name: _attribute(attribute) for attribute in node.attribute},
+        captures=captured(node),
+        attributes={attribute.name: _attribute(attribute, folder) for attribute in node.attribute},
     )
 
 
-def _attribute(attribute: onnx.AttributeProto) -> Attribute:
+def _attribute(attribute: onnx.AttributeProto, folder: Path) -> Attribute:
+    kinds = onnx.AttributeProto
     content: Any = onnx.helper.get_attribute_value(attribute)
-    if attribute.type == onnx.AttributeProto.TENSOR:
-        return numpy_helper.to_array(content)
-    if attribute.type == onnx.AttributeProto.STRING:
-        return _text(content)
-    if attribute.type == onnx.AttributeProto.STRINGS:
-        return tuple(_text(item) for item in content)
-    if attribute.type in (onnx.AttributeProto.FLOATS, onnx.AttributeProto.INTS):
-        return tuple(content)
-    return content  # type: ignore[no-any-return]
+    match attribute.type:
+        case kinds.TENSOR:
+            return read_tensor(content, folder)
+        case kinds.TENSORS:
+            return tuple(read_tensor(tensor, folder) for tensor in content)
+        case kinds.STRING:
+            return _text(content)
+        case kinds.STRINGS:
+            return tuple(map(_text, content))
+        case kinds.INT | kinds.FLOAT | kinds.GRAPH | kinds.SPARSE_TENSOR | kinds.TYPE_PROTO:
+            return content  # type: ignore[no-any-return]
+    return tuple(content)
 
 
 def _text(content: bytes) -> str | bytes:
@@ -100,4 +104,4 @@ def _constants(proto: onnx.ModelProto, folder: Path) -> dict[str, Constant]:
 
 
 def _domain(domain: str) -> str:
-    return "" if domain == "ai.onnx" else domain
+    return "" if is_default_domain(domain) else domain

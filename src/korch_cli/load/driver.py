@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import onnx
-import onnx.inliner
-
-from korch_cli.core.errors import ModelError
 from korch_cli.core.model import Bindings, Model
 from korch_cli.load.bind import bind
+from korch_cli.load.constants import lift_constants, replace_nodes
 from korch_cli.load.describe import describe
-from korch_cli.load.fold import fold, lift_constants
-from korch_cli.load.infer import forget_shapes
-from korch_cli.load.read import read_model, sorted_nodes
+from korch_cli.load.fold import fold
+from korch_cli.load.infer import take_stated
+from korch_cli.load.inline import inline
+from korch_cli.load.read import read_model
+from korch_cli.load.structure import sorted_nodes
 
 
 def load(path: Path, bindings: Bindings) -> Model:
@@ -25,25 +24,11 @@ def load(path: Path, bindings: Bindings) -> Model:
     """
     proto = read_model(path)
     notes = bind(proto, bindings)
-    if notes:
-        forget_shapes(proto)
-    if proto.functions:
-        names = ", ".join(sorted({f.name for f in proto.functions}))
-        notes.append(f"Model-local functions were inlined: {names}.")
-        proto = _inlined(proto, path)
+    proto, inlined = inline(proto, path)
+    notes += inlined
     lift_constants(proto)
-    nodes = sorted_nodes(proto.graph)
-    copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
-    del proto.graph.node[:]
-    proto.graph.node.extend(copies)
-    proto, folded = fold(proto, path.parent)
+    replace_nodes(proto.graph, sorted_nodes(proto.graph))
+    folded = fold(proto, take_stated(proto), path.parent)
     if folded:
-        notes.append(f"{folded} nodes depend on constants alone and were folded.")
+        notes.append(f"Folded into constants: {folded} node{'s' if folded > 1 else ''}.")
     return describe(proto, path, tuple(notes))
-
-
-def _inlined(proto: onnx.ModelProto, path: Path) -> onnx.ModelProto:
-    try:
-        return onnx.inliner.inline_local_functions(proto)
-    except Exception as error:
-        raise ModelError(f"its model-local functions cannot be inlined: {error}", where=str(path)) from error

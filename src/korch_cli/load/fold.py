@@ -2,211 +2,136 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
-from onnx.reference import ReferenceEvaluator
 
 from korch_cli.core.types import Array, DType, TensorType
+from korch_cli.load.constants import add_initializer, is_default_domain, overridable, remove_dead, replace_nodes
+from korch_cli.load.evaluate import FIRST_OPSET, FOLDABLE, SHAPE_READERS, evaluate
 from korch_cli.load.infer import infer, types_of
-from korch_cli.load.read import captured, external_file, subgraphs
+from korch_cli.load.structure import reads
+from korch_cli.load.tensor import read_tensor, tensor_bytes
 
-_FOLD_ALWAYS_BYTES = 4 << 10
-"""A folded constant up to this size stays in the file even where it is larger than what it was made of."""
-_FOLD_READ_BYTES = 32 << 20
+_SMALL_BYTES = 4 << 10
+"""A result up to this size is kept even where it is larger than the constants that it replaces."""
+_MOST_READ_BYTES = 256 << 20
 """Constants that are larger in all are not computed with."""
-_MAX_ROUNDS = 20
-_NEVER = frozenset(
-    {"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-)
-_CONSTANT_ATTRIBUTES: dict[str, Any] = {
-    "value_float": np.float32,
-    "value_floats": np.float32,
-    "value_int": np.int64,
-    "value_ints": np.int64,
-    "value_string": object,
-    "value_strings": object,
-}
+_SIZED_BY_VALUES = frozenset({"Compress", "NonZero"})
+"""The sizes of their results are never inferred, but bounded by those of their operands."""
 
 
-def overridable(proto: onnx.ModelProto) -> frozenset[str]:
-    """Return the initializers that a caller may replace: graph inputs too, from IR version 4 on."""
-    if proto.ir_version < 4:
-        return frozenset()
-    inputs = {i.name for i in proto.graph.input}
-    return frozenset(tensor.name for tensor in proto.graph.initializer if tensor.name in inputs)
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What folding one round knows.
+
+    Attributes:
+        constants: tensors whose values are known; grows as nodes are folded.
+        types: static types.
+        uses: how many nodes and graph outputs read a tensor; shrinks as nodes are folded.
+    """
+
+    constants: dict[str, onnx.TensorProto]
+    types: Mapping[str, TensorType]
+    uses: Counter[str]
+    opsets: tuple[onnx.OperatorSetIdProto, ...]
+    folder: Path
 
 
-def lift_constants(proto: onnx.ModelProto) -> None:
-    """Turn Constant nodes into initializers; sparse ones stay."""
-    kept = []
-    for node in proto.graph.node:
-        tensor = _constant_tensor(node) if node.op_type == "Constant" and node.domain in ("", "ai.onnx") else None
-        if tensor is None:
-            kept.append(node)
-        else:
-            tensor.name = node.output[0]
-            proto.graph.initializer.append(tensor)
-    _replace_nodes(proto.graph, kept)
+def fold(proto: onnx.ModelProto, stated: Mapping[str, onnx.ValueInfoProto], folder: Path) -> int:
+    """Infer and fold by turns until nothing is left to fold; return the number of folded nodes.
 
-
-def fold(proto: onnx.ModelProto, folder: Path) -> tuple[onnx.ModelProto, int]:
-    """Fold until nothing is left to fold; return the model with inferred shapes, and the number of folded nodes."""
+    Each needs the other: a shape that is inferred folds into a constant, and a constant is the shape of something else.
+    Nodes that make graph outputs stay, as do those whose results would make the file grow.
+    """
+    version = max((o.version for o in proto.opset_import if is_default_domain(o.domain)), default=0)
     total = 0
-    for _ in range(_MAX_ROUNDS):
-        proto = infer(proto)
-        count = _fold_once(proto, folder)
+    while True:
+        infer(proto, stated)
+        count = _fold_once(proto, folder) if version >= FIRST_OPSET else 0
         total += count
+        remove_dead(proto)
         if not count:
-            break
-    _remove_dead(proto)
-    return proto, total
+            return total
 
 
 def _fold_once(proto: onnx.ModelProto, folder: Path) -> int:
     graph = proto.graph
     fixed = overridable(proto)
-    constants = {t.name: t for t in graph.initializer if t.name not in fixed}
-    types = types_of(proto)
-    outputs = {o.name for o in graph.output}
-    kept, count = [], 0
+    outputs = {output.name for output in graph.output}
+    scope = _Scope(
+        constants={tensor.name: tensor for tensor in graph.initializer if tensor.name not in fixed},
+        types=types_of(proto),
+        uses=Counter([*outputs, *(name for node in graph.node for name in set(reads(node)))]),
+        opsets=tuple(proto.opset_import),
+        folder=folder,
+    )
+    kept = []
     for node in graph.node:
-        results = None
-        if not outputs.intersection(node.output):
-            results = _evaluate(node, constants, types, folder, proto.opset_import)
+        results = None if outputs.intersection(node.output) else _results(node, scope)
         if results is None:
             kept.append(node)
             continue
-        count += 1
+        scope.uses.subtract(set(node.input))
         for name, array in results.items():
-            tensor = numpy_helper.from_array(array, name)
-            graph.initializer.append(tensor)
-            constants[name] = tensor
-    _replace_nodes(graph, kept)
+            tensor = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+            add_initializer(proto, tensor)
+            scope.constants[name] = tensor
+    count = len(graph.node) - len(kept)
+    replace_nodes(graph, kept)
     return count
 
 
-def _evaluate(
-    node: onnx.NodeProto,
-    constants: Mapping[str, onnx.TensorProto],
-    types: Mapping[str, TensorType],
-    folder: Path,
-    opsets: Any,
-) -> dict[str, Array] | None:
-    """Return the outputs of a node that depends on nothing that is fed, or None."""
-    if node.domain not in ("", "ai.onnx") or node.op_type in _NEVER or any(True for _ in subgraphs(node)):
+def _results(node: onnx.NodeProto, scope: _Scope) -> dict[str, Array] | None:
+    """Return the outputs of a node that depends on nothing that is fed, or None where it has to stay."""
+    names = list(dict.fromkeys(name for name in node.input if name))
+    if not is_default_domain(node.domain) or node.op_type not in FOLDABLE:
         return None
-    names = [name for name in node.input if name]
-    if node.op_type in ("Shape", "Size") and names[0] in types:
-        # Only the shape counts: a single zero that looks as large as the tensor will do.
-        size_bytes = 0
-        feeds = {names[0]: np.broadcast_to(np.zeros((), types[names[0]].dtype.numpy), types[names[0]].shape)}
-    elif all(name in constants for name in names):
-        size_bytes = sum(tensor_bytes(constants[name]) for name in names)
-        if size_bytes > _FOLD_READ_BYTES:
-            return None
-        feeds = {name: read_tensor(constants[name], folder) for name in names}
+    if node.op_type in SHAPE_READERS:
+        feeds, replaced_bytes = _shaped_like(names, scope), 0
     else:
+        feeds, replaced_bytes = _values(names, scope), _replaced_bytes(names, scope)
+    if feeds is None:
         return None
-    results = None if _is_large(node, feeds) else _run(node, feeds, opsets)
-    if results is None or sum(a.nbytes for a in results.values()) > max(_FOLD_ALWAYS_BYTES, size_bytes):
+    limit = max(_SMALL_BYTES, replaced_bytes)
+    expected = {name: scope.types.get(name) for name in node.output if name}
+    if node.op_type not in _SIZED_BY_VALUES and any(t is None or t.size_bytes > limit for t in expected.values()):
         return None
-    agree = all(n not in types or _type_of(a) == types[n] for n, a in results.items())
+    results = evaluate(node, feeds, scope.opsets)
+    if results is None or sum(array.nbytes for array in results.values()) > limit:
+        return None
+    agree = all(_agrees(array, expected[name]) for name, array in results.items())
     return results if agree else None
 
 
-def _is_large(node: onnx.NodeProto, feeds: Mapping[str, Array]) -> bool:
-    """Whether a node that makes much of little would make more than may be kept."""
-    arrays = [feeds[name] for name in node.input if name]
-    match node.op_type:
-        case "ConstantOfShape":
-            return bool(np.prod(arrays[0].astype(np.float64)) > _FOLD_ALWAYS_BYTES)
-        case "Range":
-            return bool(abs((arrays[1] - arrays[0]) / arrays[2]) > _FOLD_ALWAYS_BYTES)
-        case "Expand" | "Tile":
-            return bool(arrays[0].size * np.prod(np.maximum(arrays[1], 1).astype(np.float64)) > _FOLD_READ_BYTES)
-    return False
-
-
-def _run(node: onnx.NodeProto, feeds: Mapping[str, Array], opsets: Any) -> dict[str, Array] | None:
-    """Return what onnx's reference evaluator makes of one node, or None where it cannot."""
-    names = [name for name in node.output if name]
-    inputs = [
-        onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-        for n, a in feeds.items()
-    ]
-    graph = onnx.helper.make_graph([node], "fold", inputs, [onnx.ValueInfoProto(name=name) for name in names])
-    try:
-        with np.errstate(all="ignore"):
-            evaluator = ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=list(opsets)))
-            arrays = evaluator.run(names, dict(feeds))
-    except Exception:
+def _shaped_like(names: list[str], scope: _Scope) -> dict[str, Array] | None:
+    """Return a single zero that looks as large as the tensor, whose shape alone counts."""
+    if len(names) != 1 or names[0] not in scope.types:
         return None
-    if not all(isinstance(a, np.ndarray | np.generic) for a in arrays):
+    type_ = scope.types[names[0]]
+    return {names[0]: np.broadcast_to(np.zeros((), type_.dtype.numpy), type_.shape)}
+
+
+def _values(names: list[str], scope: _Scope) -> dict[str, Array] | None:
+    sizes = [tensor_bytes(scope.constants[name]) if name in scope.constants else None for name in names]
+    if None in sizes or sum(size or 0 for size in sizes) > _MOST_READ_BYTES:
         return None
-    return {name: np.asarray(array) for name, array in zip(names, arrays, strict=True)}
+    return {name: read_tensor(scope.constants[name], scope.folder) for name in names}
 
 
-def read_tensor(tensor: onnx.TensorProto, folder: Path) -> Array:
-    """Return a tensor's elements; external ones are read from their file, nothing else of which is read."""
-    if tensor.data_location != onnx.TensorProto.EXTERNAL:
-        return numpy_helper.to_array(tensor)
-    path, offset, length = external_file(tensor, folder)
-    with path.open("rb") as file:
-        file.seek(offset)
-        loaded = onnx.TensorProto(data_type=tensor.data_type, dims=tensor.dims, raw_data=file.read(length))
-    return numpy_helper.to_array(loaded)
+def _replaced_bytes(names: list[str], scope: _Scope) -> int:
+    """Return the bytes of the constants that nobody else reads, and that therefore leave the file."""
+    own = [scope.constants[name] for name in names if name in scope.constants and scope.uses[name] == 1]
+    return sum(tensor_bytes(tensor) or 0 for tensor in own)
 
 
-def tensor_bytes(tensor: onnx.TensorProto) -> int:
-    """Return the size of a tensor in memory."""
-    dtype = DType.from_onnx(tensor.data_type)
-    elements = int(np.prod(tensor.dims, dtype=np.int64))
-    return elements * (dtype.size_bytes if dtype else 8)
-
-
-def _type_of(array: Array) -> TensorType | None:
+def _agrees(array: Array, expected: TensorType | None) -> bool:
     dtype = DType.from_numpy(array.dtype)
-    return None if dtype is None else TensorType(dtype, tuple(array.shape))
-
-
-def _constant_tensor(node: onnx.NodeProto) -> onnx.TensorProto | None:
-    for attribute in node.attribute:
-        if attribute.name == "value":
-            tensor = onnx.TensorProto()
-            tensor.CopyFrom(attribute.t)
-            return tensor
-        if attribute.name in _CONSTANT_ATTRIBUTES:
-            content = onnx.helper.get_attribute_value(attribute)
-            return numpy_helper.from_array(np.array(content, _CONSTANT_ATTRIBUTES[attribute.name]))
-    return None
-
-
-def _remove_dead(proto: onnx.ModelProto) -> None:
-    """Remove nodes and initializers that no output depends on."""
-    graph = proto.graph
-    needed = {o.name for o in graph.output}
-    kept = []
-    for node in reversed(graph.node):
-        if needed.intersection(node.output):
-            kept.append(node)
-            needed.update(node.input)
-            needed.update(captured(node))
-    _replace_nodes(graph, kept[::-1])
-    fixed = overridable(proto)
-    tensors = [t for t in graph.initializer if t.name in needed or t.name in fixed]
-    del graph.initializer[:]
-    graph.initializer.extend(tensors)
-    infos = [info for info in graph.value_info if info.name in needed]
-    del graph.value_info[:]
-    graph.value_info.extend(infos)
-
-
-def _replace_nodes(graph: onnx.GraphProto, nodes: list[onnx.NodeProto]) -> None:
-    copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
-    del graph.node[:]
-    graph.node.extend(copies)
+    if dtype is None or dtype is DType.STRING:
+        return False
+    return expected is None or (dtype is expected.dtype and tuple(array.shape) == expected.shape)

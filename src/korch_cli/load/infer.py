@@ -2,55 +2,151 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 import onnx
 
 from korch_cli.core.types import DType, TensorType
-from korch_cli.load.bind import is_static
+from korch_cli.load.constants import overridable
+
+_LARGEST_VALUE = 1024
+"""Constants with more elements than this are no shapes: inference sees their types alone."""
+_SKELETON_IR = 8
+_LIKE_FIRST_INPUT = {
+    "BiasGelu": (0,),
+    "FastGelu": (0,),
+    "Gelu": (0,),
+    "QuickGelu": (0,),
+    "SkipLayerNormalization": (0, 3),
+}
+"""Operators of ONNX Runtime that onnx cannot infer, with the outputs that have the type of the first input."""
+_MISJUDGED = frozenset({"STFT"})
+"""Operators that onnx infers wrongly: it overlooks that one-sided spectra are the default."""
 
 
-def forget_shapes(proto: onnx.ModelProto) -> None:
-    """Remove recorded shapes that inputs with other dimensions make stale; inference finds them again."""
-    del proto.graph.value_info[:]
-    for output in proto.graph.output:
-        if output.type.HasField("tensor_type") and not all(map(is_static, output.type.tensor_type.shape.dim)):
+def static_dims(info: onnx.ValueInfoProto) -> tuple[int, ...] | None:
+    """Return the shape of a tensor, None where a dimension is not a number or it is no tensor."""
+    if not info.type.HasField("tensor_type") or not info.type.tensor_type.HasField("shape"):
+        return None
+    dims = info.type.tensor_type.shape.dim
+    if not all(d.HasField("dim_value") and d.dim_value >= 0 for d in dims):
+        return None
+    return tuple(d.dim_value for d in dims)
+
+
+def take_stated(proto: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
+    """Remove the recorded types of what nodes make; return the static ones.
+
+    Inference finds them again, for the dimensions that the inputs have now. What the file states is for the tensors
+    about which inference has nothing to say.
+    """
+    graph = proto.graph
+    stated = {}
+    for info in (*graph.value_info, *graph.output):
+        if static_dims(info) is not None:
+            stated[info.name] = onnx.ValueInfoProto.FromString(info.SerializeToString())
+    del graph.value_info[:]
+    for output in graph.output:
+        if output.type.HasField("tensor_type"):
             output.type.tensor_type.ClearField("shape")
+    return stated
 
 
-def infer(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with every type that can be inferred; where inference fails, with what it has."""
-    # What an earlier pass could only name stands in the way of what this one finds out.
-    static = [info for info in proto.graph.value_info if info.name in _stated([info])]
-    del proto.graph.value_info[:]
-    proto.graph.value_info.extend(static)
-    try:
-        inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)
-    except Exception:
-        return proto
-    assert isinstance(inferred, onnx.ModelProto)
-    return inferred
+def infer(proto: onnx.ModelProto, stated: Mapping[str, onnx.ValueInfoProto]) -> None:
+    """Write every type that can be inferred into `proto`; `stated` fills in where inference finds no shape at all."""
+    graph = proto.graph
+    found = _inferred(proto, ())
+    made = {name for node in graph.node for name in node.output if name}
+    unknown = [info for name, info in stated.items() if name in made and not _has_shape(found.get(name))]
+    if unknown:
+        found = {info.name: info for info in unknown} | _inferred(proto, unknown)
+    outputs = {output.name for output in graph.output}
+    del graph.value_info[:]
+    graph.value_info.extend(info for name, info in found.items() if name in made and name not in outputs)
+    _write_outputs(proto, found)
 
 
 def types_of(proto: onnx.ModelProto) -> dict[str, TensorType]:
     """Return the static types that the model states, by tensor; tensors without one are absent."""
     graph = proto.graph
     found: dict[str, TensorType] = {}
+    for info in (*graph.value_info, *graph.output, *graph.input):
+        shape = static_dims(info)
+        dtype = None if shape is None else DType.from_onnx(info.type.tensor_type.elem_type)
+        if shape is not None and dtype is not None:
+            found[info.name] = TensorType(dtype, shape)
     for tensor in graph.initializer:
         dtype = DType.from_onnx(tensor.data_type)
         if dtype is not None:
             found[tensor.name] = TensorType(dtype, tuple(tensor.dims))
-    found.update(_stated((*graph.input, *graph.output, *graph.value_info)))
     return found
 
 
-def _stated(infos: Iterable[onnx.ValueInfoProto]) -> dict[str, TensorType]:
-    found = {}
-    for info in infos:
-        if not info.type.HasField("tensor_type") or not info.type.tensor_type.HasField("shape"):
+def _write_outputs(proto: onnx.ModelProto, found: Mapping[str, onnx.ValueInfoProto]) -> None:
+    """Write the shapes of the graph's outputs; their element types stay, for callers rely on them."""
+    graph = proto.graph
+    given = {t.name: onnx.helper.make_tensor_value_info(t.name, t.data_type, tuple(t.dims)) for t in graph.initializer}
+    given.update((info.name, info) for info in graph.input)
+    for output in graph.output:
+        info = given.get(output.name) or found.get(output.name)
+        if info is None or not _has_shape(info):
             continue
-        dtype = DType.from_onnx(info.type.tensor_type.elem_type)
-        dims = info.type.tensor_type.shape.dim
-        if dtype is not None and all(map(is_static, dims)):
-            found[info.name] = TensorType(dtype, tuple(d.dim_value for d in dims))
-    return found
+        if not output.type.WhichOneof("value"):
+            output.type.CopyFrom(info.type)
+        else:
+            output.type.tensor_type.shape.CopyFrom(info.type.tensor_type.shape)
+
+
+def _inferred(proto: onnx.ModelProto, known: Iterable[onnx.ValueInfoProto]) -> dict[str, onnx.ValueInfoProto]:
+    try:
+        inferred = onnx.shape_inference.infer_shapes(_skeleton(proto, known), data_prop=True)
+    except Exception:
+        # Inference is a service: a model that onnx cannot follow has fewer types, and more operators stay opaque.
+        return {}
+    return {info.name: info for info in (*inferred.graph.value_info, *inferred.graph.output)}
+
+
+def _skeleton(proto: onnx.ModelProto, known: Iterable[onnx.ValueInfoProto]) -> onnx.ModelProto:
+    """Return what inference needs of a model: no weights, and no values that a caller may replace."""
+    skeleton = onnx.ModelProto(ir_version=_SKELETON_IR)
+    skeleton.opset_import.extend(proto.opset_import)
+    skeleton.functions.extend(proto.functions)
+    graph, source = skeleton.graph, proto.graph
+    graph.name = source.name or "graph"
+    for node in source.node:
+        graph.node.extend(_familiar(node))
+    fixed = {tensor.name for tensor in source.initializer} - overridable(proto)
+    graph.input.extend(info for info in source.input if info.name not in fixed)
+    for tensor in source.initializer:
+        if tensor.name not in fixed:
+            continue
+        embedded = tensor.data_location != onnx.TensorProto.EXTERNAL
+        if embedded and sum(1 for d in tensor.dims if d != 1) <= 1 and max(tensor.dims, default=1) <= _LARGEST_VALUE:
+            graph.initializer.append(tensor)
+        else:
+            graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tuple(tensor.dims)))
+    graph.sparse_initializer.extend(source.sparse_initializer)
+    # An output without a shape would hide the shape of the input that it is.
+    made = {name for node in source.node for name in node.output}
+    graph.output.extend(output for output in source.output if output.name in made)
+    for output in graph.output:
+        if output.type.HasField("tensor_type"):
+            output.type.tensor_type.ClearField("shape")
+    graph.value_info.extend(known)
+    return skeleton
+
+
+def _familiar(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    """A node that onnx can infer in the place of one that it cannot; none where there is none."""
+    outputs = _LIKE_FIRST_INPUT.get(node.op_type, ()) if node.domain == "com.microsoft" else ()
+    if not outputs and node.op_type not in _MISJUDGED:
+        yield node
+    for i in outputs:
+        if i < len(node.output) and node.output[i]:
+            yield onnx.helper.make_node("Identity", [node.input[0]], [node.output[i]])
+
+
+def _has_shape(info: onnx.ValueInfoProto | None) -> bool:
+    if info is None or not info.type.HasField("tensor_type"):
+        return False
+    return bool(info.type.tensor_type.HasField("shape"))

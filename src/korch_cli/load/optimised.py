@@ -8,10 +8,11 @@ from pathlib import Path
 import onnx
 
 from korch_cli.core.machine import VendorNode, VendorProfile
+from korch_cli.load.constants import is_default_domain
 
 
 def vendor_profile(path: Path, times_us: Mapping[str, float], total_us: float) -> VendorProfile:
-    """Return the nodes of a model that ONNX Runtime saved, in order.
+    """Return the nodes of a model that ONNX Runtime saved, in order; a node's time includes that of its subgraphs.
 
     Args:
         path: what ONNX Runtime wrote to its `optimized_model_filepath`.
@@ -25,7 +26,7 @@ def vendor_profile(path: Path, times_us: Mapping[str, float], total_us: float) -
         VendorNode(
             name=node.name,
             op_type=node.op_type,
-            domain="" if node.domain == "ai.onnx" else node.domain,
+            domain="" if is_default_domain(node.domain) else node.domain,
             inputs=tuple(node.input),
             outputs=tuple(node.output),
             time_us=times_us.get(node.name, 0.0) * scale,

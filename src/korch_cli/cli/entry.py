@@ -1,0 +1,65 @@
+"""The command group, and the one place where failures become messages and exit codes."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+from typing import Any
+
+import click
+
+from korch_cli.cli.doctor import doctor
+from korch_cli.cli.failure import Terminated, explain, report_crash
+from korch_cli.cli.optimize import optimize
+from korch_cli.cli.profile import profile
+from korch_cli.cli.verify import verify
+from korch_cli.core.errors import ExitCode, KorchError
+from korch_cli.version import __version__
+
+
+class GuardedGroup(click.Group):
+    """A group whose commands end with a documented exit code whatever happens in them."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; turn what it raises into a message on stderr and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except (click.exceptions.Exit, click.ClickException, click.Abort, BrokenPipeError):
+            raise
+        except KorchError as error:
+            explain(error)
+            code = error.exit_code
+        except KeyboardInterrupt:
+            click.echo("interrupted; what was measured is kept, nothing was written", err=True)
+            code = ExitCode.INTERRUPTED
+        except Terminated:
+            click.echo("terminated; what was measured is kept, nothing was written", err=True)
+            code = ExitCode.TERMINATED
+        except Exception as error:
+            report_crash(error)
+            code = ExitCode.BUG
+        raise click.exceptions.Exit(code)
+
+
+@click.group(
+    cls=GuardedGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 110},
+    epilog="Exit codes: 0 done, 1 the answer is no, 2 usage, 3 bad model, 4 environment, 5 out of time, 70 a bug.",
+)
+@click.version_option(__version__, prog_name="korch", message="%(prog)s %(version)s")
+def korch() -> None:
+    """Make ONNX models run faster in ONNX Runtime, and prove that they still compute the same."""
+
+
+for _command in (optimize, profile, verify, doctor):
+    korch.add_command(_command)
+
+
+def main() -> None:
+    """Run the command line of this process; never returns."""
+    signal.signal(signal.SIGTERM, _on_terminate)
+    korch(prog_name="korch")
+
+
+def _on_terminate(_signal: int, _frame: FrameType | None) -> None:
+    raise Terminated

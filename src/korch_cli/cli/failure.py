@@ -1,0 +1,59 @@
+"""What a person sees when a command fails."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+import click
+
+from korch_cli.core.errors import KorchError
+from korch_cli.version import __version__
+
+
+class Terminated(BaseException):
+    """The process was asked to end (SIGTERM). A BaseException, so that nothing but the command group catches it."""
+
+
+def explain(error: KorchError) -> None:
+    """Print what is wrong, where, and what to do about it, to stderr."""
+    where = f" ({error.where})" if error.where else ""
+    click.echo(f"{_red('error:')} {error.message}{where}", err=True)
+    if error.hint:
+        click.echo(f"  {error.hint}", err=True)
+
+
+def report_crash(error: Exception) -> None:
+    """Write a traceback to a file and print where it is; the terminal shows one sentence."""
+    summary = f"{type(error).__name__}: {error}".splitlines()[0]
+    click.echo(f"{_red('error:')} this is a bug in korch: {summary}", err=True)
+    try:
+        click.echo(f"  details: {_write_crash_file(error)} (no model data in it)", err=True)
+    except OSError as failure:
+        click.echo(f"  the details could not be written: {failure}", err=True)
+
+
+def _write_crash_file(error: Exception) -> Path:
+    """Write versions, the command line and the traceback to a new file in the temporary folder; return its path."""
+    lines = [
+        f"korch {__version__}, python {platform.python_version()}, {platform.platform()}",
+        f"time: {time.strftime('%Y-%m-%d %H:%M:%S')}",
+        f"command: {sys.argv}",
+        f"folder: {Path.cwd()}",
+        "",
+        *traceback.format_exception(error),
+    ]
+    handle, name = tempfile.mkstemp(prefix="korch-crash-", suffix=".txt")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write("\n".join(lines))
+    return Path(name)
+
+
+def _red(text: str) -> str:
+    """Colour for a terminal; `click.echo` strips it where there is none."""
+    return text if "NO_COLOR" in os.environ else click.style(text, fg="red", bold=True)

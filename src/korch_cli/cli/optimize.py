@@ -1,0 +1,140 @@
+"""`korch optimize`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from korch_cli.cli.options import (
+    MODEL,
+    format_flag,
+    processors,
+    quiet_flag,
+    require_folder,
+    require_model,
+    seed_flag,
+    shape_flags,
+    threads_flag,
+    tolerance_flags,
+)
+from korch_cli.cli.values import Duration, bindings_of
+from korch_cli.core.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from korch_cli.core.record import OptimizeRecord
+
+
+@click.command()
+@click.argument("source", metavar="IN", type=MODEL)
+@click.option("-o", "--output", metavar="OUT", type=MODEL, required=True, help="The model to write.")
+@shape_flags
+@threads_flag
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=processors,
+    show_default="the processors of this process",
+    help="Compilers that run at the same time.",
+)
+@seed_flag
+@tolerance_flags
+@click.option(
+    "--gap",
+    type=click.FloatRange(min=0, max=1),
+    default=0.02,
+    help="Stop the search when its plan is proven to be within this share of the best.",
+)
+@click.option("--budget", type=Duration(), default="10m", help="Time that the search may take.")
+@click.option("--solver-time", type=Duration(), default="60s", help="Time that one solution of the program may take.")
+@click.option("--max-kernel-size", type=click.IntRange(min=1), default=16, help="Primitives in one generated kernel.")
+@click.option(
+    "--cxx",
+    metavar="PATH",
+    default=None,
+    show_default="$KORCH_CXX, or the first that works of g++, clang++, c++ and zig",
+    help="The C++ compiler.",
+)
+@format_flag
+@click.option("--report", type=MODEL, default=None, help="Also write the result as JSON to this file.")
+@click.option("-v", "--verbose", is_flag=True, help="List every kernel and every reason in the result.")
+@quiet_flag
+def optimize(
+    source: Path,
+    output: Path,
+    dims: tuple[tuple[str, int], ...],
+    shapes: tuple[tuple[str, tuple[int, ...]], ...],
+    threads: int,
+    jobs: int,
+    seed: int,
+    rtol: float,
+    atol: float,
+    gap: float,
+    budget: float,
+    solver_time: float,
+    max_kernel_size: int,
+    cxx: str | None,
+    form: str,
+    report: Path | None,
+    verbose: bool,
+    quiet: bool,
+) -> None:
+    """Write a faster model that computes the same as IN.
+
+    Beside OUT lie its kernel library (.korch.so) and the plan (.plan.json). OUT equals IN if nothing faster is found.
+    """
+    _check_paths(source, output, report)
+    bindings = bindings_of(dims, shapes)
+
+    from korch_cli import pipeline  # everything heavy comes with it
+    from korch_cli.report import render_optimize, show_progress, to_json
+
+    settings = pipeline.Settings(
+        source=source,
+        output=output,
+        bindings=bindings,
+        threads=threads,
+        jobs=jobs,
+        seed=seed,
+        rtol=rtol,
+        atol=atol,
+        gap=gap,
+        budget_s=budget,
+        solver_time_s=solver_time,
+        max_primitives=max_kernel_size,
+        compiler=cxx,
+    )
+    with show_progress(quiet=quiet) as progress:
+        record: OptimizeRecord = pipeline.optimize(settings, progress)
+    document = to_json("optimize", record, ExitCode.OK)
+    if report is not None:
+        report.write_text(document + "\n", encoding="utf-8")
+    click.echo(document if form == "json" else render_optimize(record, verbose=verbose))
+
+
+def _check_paths(source: Path, output: Path, report: Path | None) -> None:
+    """Find what is wrong with the files named before any work is done.
+
+    Raises:
+        UsageError: two of them are the same, or one to write is a folder.
+        ModelError: IN is not a file that can be read.
+        MissingError: a folder to write in is not there or takes no files.
+    """
+    if _same(source, output):
+        raise UsageError("IN and OUT are the same file", where=str(output), hint="give OUT another name")
+    if report is not None and (_same(report, source) or _same(report, output)):
+        raise UsageError("the report would overwrite a model", where=str(report), hint="give it another name")
+    targets = [output] if report is None else [output, report]
+    for target in targets:
+        if target.is_dir():
+            raise UsageError("this is a folder; a file is to be written", where=str(target), hint="add a file name")
+    require_model(source)
+    for target in targets:
+        require_folder(target)
+
+
+def _same(first: Path, second: Path) -> bool:
+    if first.exists() and second.exists():
+        return first.samefile(second)
+    return first.resolve() == second.resolve()

@@ -1,0 +1,103 @@
+"""Flags that several commands share, and checks of the files they name."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from korch_cli.cli.values import Dimension, Shape
+from korch_cli.core.errors import MissingError, ModelError
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+MODEL = click.Path(path_type=Path)
+"""A model's path. Whether the file is there is checked later, because that is not an error of usage."""
+
+
+def processors() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def shape_flags(command: _Command) -> _Command:
+    """Add `--dim` and `--shape`, which a command gets as `dims` and `shapes`."""
+    command = click.option(
+        "--shape",
+        "shapes",
+        type=Shape(),
+        multiple=True,
+        help="Shape of an input, e.g. x=1x3x48x320. May be repeated.",
+    )(command)
+    return click.option(
+        "--dim",
+        "dims",
+        type=Dimension(),
+        multiple=True,
+        help="Extent of a symbolic dimension, e.g. batch=1. May be repeated.",
+    )(command)
+
+
+def threads_flag(command: _Command) -> _Command:
+    """Add `--threads`."""
+    return click.option(
+        "--threads",
+        type=click.IntRange(min=1),
+        default=processors,
+        show_default="the processors of this process",
+        help="Threads that a model runs with.",
+    )(command)
+
+
+def seed_flag(command: _Command) -> _Command:
+    """Add `--seed`."""
+    return click.option(
+        "--seed", type=click.IntRange(min=0), default=0, help="Seed of the random inputs that models are fed with."
+    )(command)
+
+
+def tolerance_flags(command: _Command) -> _Command:
+    """Add `--rtol` and `--atol`."""
+    positive = click.FloatRange(min=0)
+    command = click.option("--atol", type=positive, default=1e-5, help="Absolute tolerance of outputs.")(command)
+    return click.option("--rtol", type=positive, default=1e-4, help="Relative tolerance of outputs.")(command)
+
+
+def format_flag(command: _Command) -> _Command:
+    """Add `--format`, which a command gets as `form`."""
+    return click.option(
+        "--format", "form", type=click.Choice(["text", "json"]), default="text", help="Form of the result on stdout."
+    )(command)
+
+
+def quiet_flag(command: _Command) -> _Command:
+    """Add `-q`."""
+    return click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")(command)
+
+
+def require_model(path: Path) -> None:
+    """Raise ModelError unless `path` is a file that can be read."""
+    if not path.exists():
+        raise ModelError("there is no such file", where=str(path))
+    if not path.is_file():
+        raise ModelError("this is not a file", where=str(path), hint="name the .onnx file itself")
+    if not os.access(path, os.R_OK):
+        raise ModelError("this file may not be read", where=str(path))
+
+
+def require_folder(path: Path) -> None:
+    """Raise MissingError unless the folder that `path` would lie in exists and takes files."""
+    folder = path.parent
+    if not folder.is_dir():
+        raise MissingError("the output folder does not exist", where=str(folder), hint=f"mkdir -p '{folder}'")
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = error.strerror or str(error)
+        hint = "choose another folder, or change its permissions"
+        raise MissingError(f"the output folder takes no files: {reason}", where=str(folder), hint=hint) from error

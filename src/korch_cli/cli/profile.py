@@ -1,0 +1,120 @@
+"""`korch profile`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from korch_cli.cli.options import (
+    MODEL,
+    format_flag,
+    quiet_flag,
+    require_model,
+    seed_flag,
+    shape_flags,
+    threads_flag,
+)
+from korch_cli.cli.values import Duration, bindings_of
+from korch_cli.core.errors import ExitCode
+from korch_cli.core.record import Comparison, NodeTime
+
+
+@click.command()
+@click.argument("model", metavar="MODEL", type=MODEL)
+@click.option("--against", metavar="OTHER", type=MODEL, multiple=True, help="A model to compare with. May be repeated.")
+@shape_flags
+@threads_flag
+@seed_flag
+@click.option("--seconds", type=Duration(), default="10s", help="Time to spend on timing, all models together.")
+@click.option("--per-node", is_flag=True, help="Also list the time of every node, from ONNX Runtime's profiler.")
+@format_flag
+@click.option(
+    "--fail-if-slower",
+    metavar="PCT",
+    type=click.FloatRange(min=0),
+    default=None,
+    help="Exit with 1 if MODEL takes more than PCT percent longer than an OTHER, its whole 95 % interval considered.",
+)
+@click.option(
+    "--fail-above-us",
+    metavar="N",
+    type=click.FloatRange(min=0),
+    default=None,
+    help="Exit with 1 if the median of MODEL is above N microseconds.",
+)
+@quiet_flag
+@click.pass_context
+def profile(
+    ctx: click.Context,
+    model: Path,
+    against: tuple[Path, ...],
+    dims: tuple[tuple[str, int], ...],
+    shapes: tuple[tuple[str, tuple[int, ...]], ...],
+    threads: int,
+    seed: int,
+    seconds: float,
+    per_node: bool,
+    form: str,
+    fail_if_slower: float | None,
+    fail_above_us: float | None,
+    quiet: bool,
+) -> None:
+    """Time MODEL in ONNX Runtime, alternating with the OTHERs if there are any.
+
+    A model written by korch runs with the kernel library that lies beside it.
+    """
+    paths = (model, *against)
+    if fail_if_slower is not None and not against:
+        raise click.UsageError("--fail-if-slower needs --against OTHER to compare with.")
+    for path in paths:
+        require_model(path)
+    bindings = bindings_of(dims, shapes)
+
+    from korch_cli import verify  # onnx comes with it
+    from korch_cli.report import Profile, render_profile, show_progress, to_json
+
+    verify.require_onnxruntime()
+    feeds = verify.draw_inputs(model, verify.bind_inputs(model, bindings), seed=seed, runs=1)[0]
+    subjects = [
+        verify.Subject(name, path, verify.find_library(path), optimize=True)
+        for name, path in zip(distinct_names(paths), paths, strict=True)
+    ]
+    with show_progress(quiet=quiet) as progress:
+        progress.stage(f"Timing {' and '.join(subject.name for subject in subjects)}")
+        comparison = verify.compare_speed(subjects, feeds, threads=threads, seconds=seconds, progress=progress)
+        nodes: tuple[NodeTime, ...] = ()
+        if per_node:
+            progress.stage(f"Profiling the nodes of {subjects[0].name}")
+            nodes = verify.profile_nodes(subjects[0], feeds, threads=threads)
+    result = Profile(comparison, nodes)
+    code = judge(comparison, fail_if_slower, fail_above_us)
+    click.echo(to_json("profile", result, code) if form == "json" else render_profile(result))
+    ctx.exit(code)
+
+
+def judge(comparison: Comparison, slower_percent: float | None, above_us: float | None) -> ExitCode:
+    """Return whether the first model is as fast as was asked for; say on stderr why not."""
+    from korch_cli.report import percentile, speed_ups
+
+    failures = []
+    first = comparison.samples[0]
+    if above_us is not None and percentile(first.times_us, 50) > above_us:
+        failures.append(f"the median of {first.name} is {percentile(first.times_us, 50):.1f} µs, above {above_us:g} µs")
+    if slower_percent is not None:
+        least = 1 / (1 + slower_percent / 100)
+        failures += [
+            f"{first.name} takes at least {100 * (1 / found.ratio.high - 1):.1f} % longer than {found.against}"
+            for found in speed_ups(comparison)
+            if found.ratio.high < least
+        ]
+    for failure in failures:
+        click.echo(f"failed: {failure}", err=True)
+    return ExitCode.ANSWER_IS_NO if failures else ExitCode.OK
+
+
+def distinct_names(paths: Sequence[Path]) -> tuple[str, ...]:
+    """Return file names, or whole paths where file names repeat."""
+    short = [path.name for path in paths]
+    return tuple(short) if len(set(short)) == len(short) else tuple(map(str, paths))

@@ -1,0 +1,82 @@
+"""The values that flags take: durations, shapes, dimensions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from korch_cli.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from korch_cli.core.model import Bindings
+
+_T = TypeVar("_T")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)([smh])")
+_SHAPE = re.compile(r"\d+(?:x\d+)*")
+
+
+class Duration(click.ParamType[float]):
+    """Seconds, written as `90s`, `5m` or `1h`."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return seconds, more than none."""
+        if isinstance(value, float):
+            return value
+        matched = _DURATION.fullmatch(str(value))
+        seconds = float(matched[1]) * _SECONDS[matched[2]] if matched else 0.0
+        if seconds <= 0:
+            self.fail(f"{value!r} is not a duration; write it as 90s, 5m or 1h.", param, ctx)
+        return seconds
+
+
+class Dimension(click.ParamType[tuple[str, int]]):
+    """A symbolic dimension and its extent, written as `batch=1`."""
+
+    name = "name=n"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        """Return the name and the extent."""
+        name, _, extent = str(value).rpartition("=")
+        if not name or not extent.isdecimal() or int(extent) < 1:
+            self.fail(f"{value!r} does not name a dimension and its extent; write it as batch=1.", param, ctx)
+        return name, int(extent)
+
+
+class Shape(click.ParamType[tuple[str, tuple[int, ...]]]):
+    """An input and its shape, written as `x=1x3x48x320`."""
+
+    name = "input=shape"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, tuple[int, ...]]:
+        """Return the name of the input and its extents."""
+        name, _, extents = str(value).rpartition("=")
+        if not name or not _SHAPE.fullmatch(extents):
+            self.fail(f"{value!r} does not name an input and its shape; write it as x=1x3x48x320.", param, ctx)
+        return name, tuple(map(int, extents.split("x")))
+
+
+def bindings_of(dims: Iterable[tuple[str, int]], shapes: Iterable[tuple[str, tuple[int, ...]]]) -> Bindings:
+    """Collect repeated `--dim` and `--shape` flags.
+
+    Raises:
+        UsageError: a name is given two values.
+    """
+    from korch_cli.core.model import Bindings  # it needs numpy, which `korch --version` does not
+
+    return Bindings(_unique("--dim", dims), _unique("--shape", shapes))
+
+
+def _unique(flag: str, pairs: Iterable[tuple[str, _T]]) -> dict[str, _T]:
+    found: dict[str, _T] = {}
+    for name, value in pairs:
+        if found.setdefault(name, value) != value:
+            raise UsageError(f"{flag} gives {name!r} two different values", hint="keep one of the two")
+    return found

@@ -1,0 +1,77 @@
+"""The source of a kernel library: a table of operators and the function that ONNX Runtime calls to register them."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+
+from korch_cli.core.artifact import LibraryEntry
+from korch_cli.core.types import TensorType
+
+_HEADER = "korch_ort.h"
+_CHUNK_BYTES = 64 << 10
+_CHUNK_FLOPS = 256 << 10
+"""Work that is worth handing to another thread: about ten microseconds."""
+
+
+def registration_unit(domain: str, entries: Sequence[LibraryEntry], comments: Mapping[str, str]) -> str:
+    """Return the C++ unit that registers kernels which other units define.
+
+    Args:
+        domain: of the operators.
+        entries: the kernels; each becomes the operator of its name.
+        comments: for some kernel names, what to say above their entries.
+    """
+    blocks = [f'#include "{_HEADER}"']
+    blocks += [_entry_text(entry, comments.get(entry.kernel.name, "")) for entry in entries]
+    names = ", ".join(f"&kernel_{entry.kernel.name}" for entry in entries)
+    blocks.append(
+        f"static const korch::Kernel* const kernels[] = {{{names}}};\n\n"
+        'extern "C" __attribute__((visibility("default"))) korch::Status* RegisterCustomOps(\n'
+        "    korch::SessionOptions* options, const korch::ApiBase* base) {\n"
+        f'  return korch::register_kernels(options, base, "{domain}", kernels, {len(entries)});\n'
+        "}"
+    )
+    return "\n\n".join(blocks) + "\n"
+
+
+@cache
+def ort_headers() -> dict[str, str]:
+    """Return the files that the unit includes, by name."""
+    return {_HEADER: (resources.files("korch_cli.emit") / "runtime" / _HEADER).read_text(encoding="utf-8")}
+
+
+def _entry_text(entry: LibraryEntry, comment: str) -> str:
+    kernel = entry.kernel
+    name = kernel.name
+    lines = [f"// {line}" for line in textwrap.wrap(_printable(comment), 110)]
+    lines.append(f'extern "C" void {name}(const void* const*, void* const*, int64_t, int64_t);')
+    for kind, types in (("input", entry.inputs), ("output", entry.outputs)):
+        for i, typed in enumerate(types):
+            lines.append(f"static const int64_t {kind}{i}_{name}[] = {{{', '.join(map(str, typed.shape)) or '0'}}};")
+        tensors = ", ".join(_tensor_text(f"{kind}{i}_{name}", typed) for i, typed in enumerate(types))
+        lines.append(f"static const korch::Tensor {kind}s_{name}[] = {{{tensors or '{0, 0, nullptr}'}}};")
+    lines.append(
+        f'static const korch::Kernel kernel_{name} = {{"{name}", {name}, inputs_{name}, {len(entry.inputs)}, '
+        f"outputs_{name}, {len(entry.outputs)}, {kernel.units}, {_grain(entry)}}};"
+    )
+    return "\n".join(lines)
+
+
+def _tensor_text(shape: str, typed: TensorType) -> str:
+    return f"{{{typed.dtype.onnx}, {typed.rank}, {shape}}}"
+
+
+def _grain(entry: LibraryEntry) -> int:
+    """Return the units that make a chunk worth a thread."""
+    kernel = entry.kernel
+    by_bytes = -(-_CHUNK_BYTES // max(1, kernel.unit_bytes))
+    by_flops = -(-_CHUNK_FLOPS // max(1, kernel.unit_flops))
+    return max(1, min(by_bytes, by_flops))
+
+
+def _printable(comment: str) -> str:
+    """The comment without what would end it or continue it: one line of printable characters."""
+    return "".join(c if c.isprintable() and c not in "\\?" else "_" for c in comment)

@@ -1,0 +1,375 @@
+"""Primitives as standard ONNX nodes: the bodies of the functions that stand in for kernels.
+
+One function for each kind of primitive. Every node means exactly what the primitive means, at the opset version given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from korch_cli.core.errors import Refusal
+from korch_cli.core.graph import PrimitiveGraph, Value
+from korch_cli.core.primitive import (
+    Broadcast,
+    Concat,
+    Constant,
+    Elementwise,
+    Gather,
+    Linear,
+    Pad,
+    Reduce,
+    Reshape,
+    Slice,
+    Transpose,
+    WindowReduce,
+)
+from korch_cli.core.types import Array, DType
+from korch_cli.emit.clamps import Clamp
+
+OLDEST_OPSET = 11
+"""Before it, too many of these operators do not exist or take their operands in another way."""
+
+_NUMBERS_ARE_EQUAL = 12
+"""From this opset on Max, Min and Pow take integers."""
+_ZERO_IS_AN_EXTENT = 14
+"""From this opset on Reshape can be told that a zero does not mean to copy an extent."""
+_DILATED_MEAN = 19
+"""From this opset on AveragePool has dilations."""
+_NARROW = frozenset({DType.I8, DType.U8, DType.I16, DType.U16})
+_OPERATORS = {
+    "abs": "Abs",
+    "add": "Add",
+    "and": "And",
+    "ceil": "Ceil",
+    "cos": "Cos",
+    "div": "Div",
+    "equal": "Equal",
+    "erf": "Erf",
+    "exp": "Exp",
+    "floor": "Floor",
+    "greater": "Greater",
+    "less": "Less",
+    "log": "Log",
+    "max": "Max",
+    "min": "Min",
+    "mul": "Mul",
+    "neg": "Neg",
+    "not": "Not",
+    "or": "Or",
+    "pow": "Pow",
+    "reciprocal": "Reciprocal",
+    "round": "Round",
+    "sigmoid": "Sigmoid",
+    "sign": "Sign",
+    "sin": "Sin",
+    "softplus": "Softplus",
+    "sqrt": "Sqrt",
+    "sub": "Sub",
+    "tanh": "Tanh",
+    "where": "Where",
+    "xor": "Xor",
+}
+_REDUCTIONS = {"sum": "ReduceSum", "mean": "ReduceMean", "max": "ReduceMax", "min": "ReduceMin", "prod": "ReduceProd"}
+
+
+@dataclass(slots=True)
+class FunctionBody:
+    """Collects the nodes of one function.
+
+    Attributes:
+        graph: whose primitives become nodes.
+        opset: version of the standard operators.
+        names: the tensor of each value.
+        nodes: what was made.
+    """
+
+    graph: PrimitiveGraph
+    opset: int
+    names: dict[int, str]
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    _constants: dict[bytes, str] = field(default_factory=dict)
+
+    def node(self, op_type: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
+        """Add a node; return its output."""
+        self.nodes.append(helper.make_node(op_type, list(inputs), [output], **attributes))
+        return output
+
+    def constant(self, array: Array) -> str:
+        """Return the tensor of a constant; equal ones are one node."""
+        key = str(array.dtype).encode() + str(array.shape).encode() + array.tobytes()
+        if key not in self._constants:
+            name = f"c{len(self._constants)}"
+            self._constants[key] = name
+            tensor = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+            self.nodes.append(helper.make_node("Constant", [], [name], value=tensor))
+        return self._constants[key]
+
+    def integers(self, numbers: Sequence[int]) -> str:
+        """Return a constant list of int64."""
+        return self.constant(np.array(numbers, np.int64))
+
+    def cast(self, tensor: str, dtype: DType, output: str) -> str:
+        """Add a conversion of element type; return its output."""
+        return self.node("Cast", [tensor], output, to=dtype.onnx)
+
+    def operand(self, v: int) -> str:
+        """Return the tensor of an operand; a literal becomes a constant."""
+        if v not in self.names:
+            op = self.graph.values[v].op
+            assert isinstance(op, Constant)
+            self.names[v] = self.constant(op.array())
+        return self.names[v]
+
+    def clamp(self, value: Value, clamp: Clamp) -> None:
+        """Add the one node of a clamp, which ONNX Runtime can fuse into what comes before it."""
+        operand = self.operand(clamp.operand)
+        if clamp.low == 0 and clamp.high is None:
+            self.node("Relu", [operand], self.names[value.id])
+            return
+        limits = [
+            "" if limit is None else self.constant(np.array(limit, value.type.dtype.numpy))
+            for limit in (clamp.low, clamp.high)
+        ]
+        self.node("Clip", [operand, *limits], self.names[value.id])
+
+    def add(self, value: Value) -> None:
+        """Add the nodes of one primitive.
+
+        Raises:
+            Refusal: standard operators of this opset cannot say it.
+        """
+        rule = _RULES.get(type(value.op))
+        if rule is None:
+            raise Refusal(f"A {type(value.op).__name__.lower()} has no function.")
+        rule(self, value, [self.operand(a) for a in value.args], self.names[value.id])
+
+
+def _elementwise(body: FunctionBody, value: Value, args: list[str], out: str) -> None:
+    assert isinstance(value.op, Elementwise)
+    function = value.op.function
+    operand = body.graph.args(value)[-1].type.dtype
+    if function == "cast":
+        body.node("Cast", args, out, to=value.type.dtype.onnx)
+        return
+    held = _held_in(function, operand, body.opset)
+    if held is operand:
+        _function(body, function, operand, args, out)
+        return
+    # The condition of where, and the result of a comparison, are bool whatever they are about.
+    first = 1 if function == "where" else 0
+    wide = [*args[:first], *(body.cast(a, held, f"{out}_arg{i}") for i, a in enumerate(args[first:]))]
+    if value.type.dtype is not operand:
+        _function(body, function, held, wide, out)
+        return
+    _function(body, function, held, wide, f"{out}_wide")
+    body.cast(f"{out}_wide", operand, out)
+
+
+def _function(body: FunctionBody, function: str, dtype: DType, args: list[str], out: str) -> None:
+    """Add the nodes of an elementwise function on operands of a type that ONNX Runtime computes with."""
+    if dtype is DType.F64 and function in ("erf", "softplus"):
+        raise Refusal(f"ONNX Runtime has no {function} for f64.")
+    if function in ("greater_equal", "less_equal"):
+        if body.opset >= 12:
+            body.node("GreaterOrEqual" if function == "greater_equal" else "LessOrEqual", args, out)
+            return
+        # Not the negation of the opposite, which differs for NaN.
+        strict = body.node("Greater" if function == "greater_equal" else "Less", args, f"{out}_strict")
+        equal = body.node("Equal", args, f"{out}_equal")
+        body.node("Or", [strict, equal], out)
+    elif function in ("max", "min") and dtype is DType.BOOL:
+        body.node("Or" if function == "max" else "And", args, out)
+    elif function in ("max", "min") and dtype.is_integer and body.opset < _NUMBERS_ARE_EQUAL:
+        first = body.node("Greater" if function == "max" else "Less", args, f"{out}_first")
+        body.node("Where", [first, *args], out)
+    elif function == "pow" and dtype.is_integer and body.opset < _NUMBERS_ARE_EQUAL:
+        raise Refusal(f"Opset {body.opset} has no power of integers.")
+    elif function in _OPERATORS:
+        body.node(_OPERATORS[function], args, out)
+    else:
+        raise Refusal(f"The function {function} has no operator.")
+
+
+def _held_in(function: str, dtype: DType, opset: int) -> DType:
+    """Return the type to compute in: ONNX Runtime has no kernels for some types, where a wider one gives the same.
+
+    Integer arithmetic that wraps gives the same low bits in a wider type, and the 16-bit float is rounded once for each
+    primitive.
+
+    Raises:
+        Refusal: there is no such type.
+    """
+    if dtype is DType.BF16:
+        return DType.F32
+    if dtype in _NARROW:
+        return DType.I32
+    if dtype is DType.BOOL and function == "where":
+        return DType.U8
+    if dtype is DType.BOOL and function in ("greater", "less", "greater_equal", "less_equal", "reduce", "pad"):
+        return DType.I32
+    wide = function in ("reduce", "where", "pow", "neg") or (function in ("max", "min") and opset < _NUMBERS_ARE_EQUAL)
+    if dtype is DType.U32 and wide:
+        return DType.I64
+    if dtype is DType.U64 and wide:
+        raise Refusal(f"ONNX Runtime has no {function} for u64.")
+    return dtype
+
+
+def _reduce(body: FunctionBody, value: Value, args: list[str], out: str) -> None:
+    assert isinstance(value.op, Reduce)
+    op, dtype = value.op, value.type.dtype
+    if op.function == "mean" and not dtype.is_float:
+        raise Refusal("A mean of integers has no operator.")
+    held = _held_in("reduce", dtype, body.opset)
+    result = out if held is dtype else f"{out}_wide"
+    if held is not dtype:
+        args = [body.cast(args[0], held, f"{out}_arg")]
+    op_type = _REDUCTIONS[op.function]
+    if body.opset >= (13 if op_type == "ReduceSum" else 18):
+        body.node(op_type, [*args, body.integers(op.axes)], result, keepdims=1)
+    else:
+        body.node(op_type, args, result, axes=list(op.axes), keepdims=1)
+    if held is not dtype:
+        body.cast(result, dtype, out)
+
+
+def _broadcast(body: FunctionBody, value: Value, args: list[str], out: str) -> None:
+    body.node("Expand", [*args, body.integers(value.type.shape)], out)
+
+
+def _transpose(body: FunctionBody, value: Value, args: list[str], out: str) -> None:
+    assert isinstance(value.op, Transpose)
+    if value.type.rank == 0:
+        body.node("Identity", args, out)
+    else:
+        body.node("Transpose", args, out, perm=list(value.op.perm))
+
+
+def _reshape(body: FunctionBody, value: Value, args: list[str], out: str) -> None:
+    (operand,) = body.graph.args(value)
+    if operand.type == value.type:
+        body.node("Identity", args, out)
+    elif value.type.elements > 0:
+        body.node("Reshape", [*args, body.integers(value.type.shape)], out)
+    elif body.opset >= _ZERO_IS_AN_EXTENT:
+        body.node("Reshape", [*args, body.integers(value.type.shape)], out, allowzero=1)
+    else:
+        raise Refusal(f"Opset {body.opset} cannot reshape to an extent of zero.")
+
+
+def _slice(body: FunctionBody, value: Value, args: list[str], out: str) -> None:
+    assert isinstance(value.op, Slice)
+    op, shape = value.op, value.type.shape
+    (operand,) = body.graph.args(value)
+    whole = zip(op.starts, op.steps, shape, operand.type.shape, strict=True)
+    axes = [i for i, (start, step, extent, all_) in enumerate(whole) if (start, step, extent) != (0, 1, all_)]
+    if not axes:
+        body.node("Identity", args, out)
+        return
+    ends = [op.starts[i] + op.steps[i] * shape[i] for i in axes]
+    # An end before the first element cannot be given as -1, which counts from the back.
+    ends = [end if end >= 0 else np.iinfo(np.int64).min for end in ends]
+    parts = [[op.starts[i] for i in axes], ends, axes, [op.steps[i] for i in axes]]
+    body.node("Slice", [*args, *map(body.integers, parts)], out)
+
+
+def _pad(body: FunctionBody, value: Value, args: list[str], out: str) -> None:
+    assert isinstance(value.op, Pad)
+    (operand,) = body.graph.args(value)
+    dtype = value.type.dtype
+    if operand.type == value.type:
+        body.node("Identity", args, out)
+        return
+    after = [t - e - b for t, e, b in zip(value.type.shape, operand.type.shape, value.op.before, strict=True)]
+    amounts = body.integers([*value.op.before, *after])
+    held = _held_in("pad", dtype, body.opset)
+    fill = body.constant(np.array(value.op.value).astype(dtype.numpy).astype(held.numpy))
+    if held is dtype:
+        body.node("Pad", [*args, amounts, fill], out)
+        return
+    body.node("Pad", [body.cast(args[0], held, f"{out}_arg"), amounts, fill], f"{out}_wide")
+    body.cast(f"{out}_wide", dtype, out)
+
+
+def _concat(body: FunctionBody, value: Value, args: list[str], out: str) -> None:
+    assert isinstance(value.op, Concat)
+    body.node("Concat", args, out, axis=value.op.axis)
+
+
+def _gather(body: FunctionBody, value: Value, args: list[str], out: str) -> None:
+    assert isinstance(value.op, Gather)
+    body.node("Gather", [*args, body.integers(value.op.indices)], out, axis=value.op.axis)
+
+
+def _linear(body: FunctionBody, value: Value, args: list[str], out: str) -> None:
+    assert isinstance(value.op, Linear)
+    if value.op.kind == "matmul":
+        body.node("MatMul", args, out)
+        return
+    attributes: dict[str, Any] = dict(value.op.attributes)
+    pads = [*attributes.pop("before"), *attributes.pop("after")]
+    body.node("Conv", args, out, pads=pads, **attributes)
+
+
+def _window_reduce(body: FunctionBody, value: Value, args: list[str], out: str) -> None:
+    assert isinstance(value.op, WindowReduce)
+    op = value.op
+    (operand,) = body.graph.args(value)
+    if operand.type.rank != len(op.window) + 2 or value.type.dtype not in (DType.F32, DType.F16):
+        raise Refusal("Only windows over images of f32 or f16 have an operator.")
+    needed = _reached(op, operand.type.shape, value.type.shape)
+    common: dict[str, Any] = {"kernel_shape": list(op.window), "strides": list(op.strides)}
+    if any(d != 1 for d in op.dilations):
+        common["dilations"] = list(op.dilations)
+    if op.function == "sum":
+        channels = operand.type.shape[1]
+        ones = body.constant(np.ones((channels, 1, *op.window), value.type.dtype.numpy))
+        body.node("Conv", [*args, ones], out, pads=[*op.before, *needed], group=channels, **common)
+        return
+    if op.function == "mean" and "dilations" in common and body.opset < _DILATED_MEAN:
+        raise Refusal(f"Opset {body.opset} has no mean over a dilated window.")
+    if not op.count_padding and all(
+        n < w for n, w in zip((*op.before, *needed), (*op.window, *op.window), strict=True)
+    ):
+        # Padding takes no part, so it may be just what the last window reaches.
+        pads, ceil = [*op.before, *needed], 0
+    else:
+        pads, ceil = [*op.before, *op.after], int(any(n > a for n, a in zip(needed, op.after, strict=True)))
+        if ceil and op.count_padding:
+            raise Refusal("Runtimes disagree on a mean that counts padding with ceil_mode.")
+    if op.function == "mean":
+        common["count_include_pad"] = int(op.count_padding)
+    body.node("MaxPool" if op.function == "max" else "AveragePool", args, out, pads=pads, ceil_mode=ceil, **common)
+
+
+def _reached(op: WindowReduce, operand: tuple[int, ...], result: tuple[int, ...]) -> list[int]:
+    """Return for each axis of the window how many positions after the operand the last window reaches."""
+    rank = len(op.window)
+    found = []
+    for axis in range(rank):
+        span = (op.window[axis] - 1) * op.dilations[axis] + 1
+        reach = (result[axis - rank] - 1) * op.strides[axis] + span
+        found.append(max(0, reach - op.before[axis] - operand[axis - rank]))
+    return found
+
+
+_Rule = Callable[[FunctionBody, Value, list[str], str], None]
+_RULES: dict[type, _Rule] = {
+    Broadcast: _broadcast,
+    Concat: _concat,
+    Elementwise: _elementwise,
+    Gather: _gather,
+    Linear: _linear,
+    Pad: _pad,
+    Reduce: _reduce,
+    Reshape: _reshape,
+    Slice: _slice,
+    Transpose: _transpose,
+    WindowReduce: _window_reduce,
+}

@@ -1,0 +1,109 @@
+"""The machine's limits: the best rates that simple loops reach, so that no kernel is expected to beat them."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from korch_cli.core.machine import MachineLimits
+from korch_cli.measure.identity import machine_identity
+from korch_cli.measure.store import ProfileStore
+
+Build = Callable[[str, tuple[str, ...]], Path]
+"""From C++ text and the functions that it exports to a shared library."""
+
+DISPATCH_US = 0.4
+"""What ONNX Runtime takes at least to call one more custom operator that does nothing."""
+
+_FOOTPRINTS = tuple(1 << bits for bits in (14, 16, 18, 20, 21, 22, 23, 25, 27))
+_PASS_SECONDS = 0.004
+_PASSES = 8
+_SOURCE = """\
+#include <stdint.h>
+
+#define KORCH_EXPORT extern "C" __attribute__((visibility("default")))
+
+// Reads n floats and writes n floats, `repeats` times.
+KORCH_EXPORT void korch_stream(const float* __restrict a, float* __restrict b, int64_t n, int64_t repeats) {
+  for (int64_t r = 0; r < repeats; ++r) {
+    for (int64_t i = 0; i < n; ++i) b[i] = a[i] * 1.5f;
+    asm volatile("" ::: "memory");
+  }
+}
+
+// Sixteen independent chains of fused operations on whole vectors: 256 of them a repeat, on 16 floats each.
+KORCH_EXPORT float korch_arithmetic(int64_t repeats) {
+  using vector = float __attribute__((vector_size(64)));
+  vector x[16];
+  for (int i = 0; i < 16; ++i) x[i] = vector{} + (float)i;
+  for (int64_t r = 0; r < repeats; ++r)
+    for (int j = 0; j < 16; ++j)
+      for (int i = 0; i < 16; ++i) x[i] = x[i] * 0.999f + 0.5f;
+  float sum = 0;
+  for (int i = 0; i < 16; ++i) sum += x[i][i];
+  return sum;
+}
+"""
+_EXPORTS = ("korch_stream", "korch_arithmetic")
+_FLOATS_PER_REPEAT = 256 * 16
+
+
+def calibrate(threads: int, store: ProfileStore, build: Build) -> MachineLimits:
+    """Return the machine's limits with `threads` threads; measured once and then kept in the store."""
+    identity = machine_identity(threads)
+    key = f"limits/{identity}"
+    known = store.document(key)
+    if known is None:
+        library = ctypes.CDLL(str(build(_SOURCE, _EXPORTS)))
+        library.korch_stream.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
+        library.korch_arithmetic.argtypes = [ctypes.c_int64]
+        library.korch_arithmetic.restype = ctypes.c_float
+        with ThreadPoolExecutor(threads) as pool:
+            known = {
+                "bandwidth": [[size, _bandwidth(library, size, threads, pool)] for size in _FOOTPRINTS],
+                "flops_per_second": _arithmetic(library, threads, pool),
+            }
+        store.put_document(key, known)
+    bandwidth = tuple((int(size), float(rate)) for size, rate in known["bandwidth"])
+    return MachineLimits(identity, threads, bandwidth, known["flops_per_second"], DISPATCH_US)
+
+
+def _bandwidth(library: Any, footprint_bytes: int, threads: int, pool: ThreadPoolExecutor) -> float:
+    """Return the best rate in bytes per second when all threads together touch `footprint_bytes`."""
+    n = max(256, footprint_bytes // (8 * threads))
+    buffers = [(np.ones(n, np.float32), np.ones(n, np.float32)) for _ in range(threads)]
+
+    def stream(thread: int, repeats: int) -> None:
+        a, b = buffers[thread]
+        library.korch_stream(a.ctypes.data, b.ctypes.data, n, repeats)
+
+    return 8.0 * n * threads * _best_rate(stream, threads, pool)
+
+
+def _arithmetic(library: Any, threads: int, pool: ThreadPoolExecutor) -> float:
+    """Return the best rate in vector operations a second, times the floats of a vector."""
+
+    def compute(_thread: int, repeats: int) -> None:
+        library.korch_arithmetic(repeats)
+
+    return float(_FLOATS_PER_REPEAT) * threads * _best_rate(compute, threads, pool)
+
+
+def _best_rate(work: Callable[[int, int], None], threads: int, pool: ThreadPoolExecutor) -> float:
+    """Return the most repeats a second that every thread reaches, all running at once."""
+
+    def timed(repeats: int) -> float:
+        start = time.perf_counter()
+        list(pool.map(work, range(threads), [repeats] * threads))
+        return time.perf_counter() - start
+
+    repeats = 1
+    while timed(repeats) < _PASS_SECONDS:
+        repeats *= 2
+    return max(repeats / timed(repeats) for _ in range(_PASSES))

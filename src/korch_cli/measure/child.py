@@ -1,0 +1,110 @@
+"""Child processes that run what may crash or hang, one request at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import subprocess
+import sys
+import threading
+from types import TracebackType
+from typing import Any, BinaryIO
+
+
+class WorkerError(Exception):
+    """A request that the child did not answer; the sentence says why."""
+
+
+class Worker:
+    """A child process that answers requests; after a failure the next request gets a fresh one."""
+
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def ask(self, request: tuple[str, dict[str, Any]], time_limit_s: float) -> Any:
+        """Return the child's answer.
+
+        Raises:
+            WorkerError: it crashed, took too long, or an exception ended the request.
+        """
+        child = self._started()
+        assert child.stdin is not None
+        assert child.stdout is not None
+        late = threading.Event()
+
+        def give_up() -> None:
+            late.set()
+            child.kill()
+
+        timer = threading.Timer(time_limit_s, give_up)
+        timer.start()
+        try:
+            send(child.stdin, request)
+            status, answer = receive(child.stdout)
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            self.stop()
+            if late.is_set():
+                raise WorkerError(f"It takes more than {time_limit_s:.0f} s") from error
+            raise WorkerError(f"It crashes: {_ending(child.returncode)}") from error
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            timer.cancel()
+        if status != "ok":
+            raise WorkerError(str(answer))
+        return answer
+
+    def stop(self) -> None:
+        """End the child."""
+        if self._child is None:
+            return
+        self._child.kill()
+        for pipe in (self._child.stdin, self._child.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        self._child.wait()
+        self._child = None
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._child is None:
+            # The child ends when its input does, so that none outlives a parent that was killed.
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "korch_cli.measure.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        return self._child
+
+
+def send(stream: BinaryIO | Any, message: object) -> None:
+    """Write one message."""
+    content = pickle.dumps(message)
+    stream.write(len(content).to_bytes(8, "little") + content)
+    stream.flush()
+
+
+def receive(stream: BinaryIO | Any) -> Any:
+    """Read one message that `send` wrote. Raises EOFError."""
+    size = stream.read(8)
+    if len(size) < 8:
+        raise EOFError
+    content = stream.read(int.from_bytes(size, "little"))
+    return pickle.loads(content)  # noqa: S301 - the other end is this same program
+
+
+def _ending(code: int | None) -> str:
+    if code is None:
+        return "it went away"
+    return f"signal {-code}" if code < 0 else f"exit code {code}"

@@ -1,0 +1,65 @@
+"""Names for the machine and for the place where its figures are kept."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+
+from korch_cli.core.errors import MissingError
+
+
+def machine_identity(threads: int) -> str:
+    """Return the processor, its instruction sets, ONNX Runtime's version and the thread count in one string.
+
+    Figures of machines with different identities are never mixed.
+    """
+    model, features = _processor()
+    digest = hashlib.sha256(features.encode()).hexdigest()[:8]
+    runtime = next((v for v in map(_version, ("onnxruntime", "onnxruntime-gpu")) if v), "none")
+    cores = os.cpu_count() or 1
+    return f"{model} {digest}, {cores} processors, {threads} threads, ONNX Runtime {runtime}"
+
+
+def default_folder() -> Path:
+    """Return the folder of the store: KORCH_CACHE_DIR, else korch in XDG_CACHE_HOME, else ~/.cache/korch.
+
+    Raises:
+        MissingError: it cannot be made or written.
+    """
+    chosen = os.environ.get("KORCH_CACHE_DIR")
+    shared = os.environ.get("XDG_CACHE_HOME")
+    folder = Path(chosen) if chosen else (Path(shared) if shared else Path.home() / ".cache") / "korch"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".writable-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise MissingError(
+            f"the cache folder cannot be written: {error.strerror}",
+            where=str(folder),
+            hint="name another folder in KORCH_CACHE_DIR",
+        ) from error
+    return folder
+
+
+def _processor() -> tuple[str, str]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine(), platform.machine()
+    found: dict[str, str] = {}
+    for line in lines:
+        key, _, value = line.partition(":")
+        found.setdefault(key.strip(), value.strip())
+    return found.get("model name", platform.machine()), found.get("flags", found.get("Features", ""))
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

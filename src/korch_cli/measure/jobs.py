@@ -1,0 +1,92 @@
+"""Measuring kernels and models through a child process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from korch_cli.core.artifact import KernelJob, KernelResult
+from korch_cli.core.errors import ModelError
+from korch_cli.core.progress import Progress
+from korch_cli.core.types import Array
+from korch_cli.measure.child import Worker, WorkerError
+
+_PROFILE_LIMIT_S = 600.0
+
+
+def measure_kernels(
+    jobs: Sequence[KernelJob],
+    *,
+    baseline: Path,
+    threads: int,
+    seed: int,
+    time_limit_s: float,
+    progress: Progress,
+) -> Iterator[KernelResult]:
+    """Check and time each kernel; one that crashes or hangs costs only itself.
+
+    Args:
+        jobs: the kernels.
+        baseline: a model that does nothing, whose time every run takes too.
+        threads: of ONNX Runtime's pool.
+        seed: of the operands.
+        time_limit_s: seconds that one kernel may take in all.
+        progress: told of each kernel.
+    """
+    with Worker() as worker:
+        for done, job in enumerate(jobs, 1):
+            try:
+                request = ("kernel", {"job": job, "baseline": baseline, "threads": threads, "seed": seed})
+                result: KernelResult = worker.ask(request, time_limit_s)
+            except WorkerError as error:
+                result = KernelResult(job.name, None, None, str(error))
+            progress.step(done, len(jobs), job.name)
+            yield result
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTimes:
+    """How long ONNX Runtime takes for a model and each of its nodes.
+
+    Attributes:
+        times_us: by node name, in the graph that ONNX Runtime made of the model; in place, a low percentile.
+        total_us: median of a run without the profiler.
+        optimized: that graph, as a file.
+    """
+
+    times_us: Mapping[str, float]
+    total_us: float
+    optimized: Path
+
+
+def profile_model(
+    path: Path, feeds: Mapping[str, Array], *, threads: int, optimize: bool, folder: Path, seconds: float = 4.0
+) -> ModelTimes:
+    """Run a model under ONNX Runtime's profiler.
+
+    Args:
+        path: the model.
+        feeds: its inputs.
+        threads: of ONNX Runtime's pool.
+        optimize: with all of ONNX Runtime's optimisations, or with none.
+        folder: for the graph that ONNX Runtime makes of the model.
+        seconds: to spend, about.
+
+    Raises:
+        ModelError: the model does not run.
+    """
+    arguments = {
+        "path": path,
+        "feeds": dict(feeds),
+        "threads": threads,
+        "optimize": optimize,
+        "folder": folder,
+        "seconds": seconds,
+    }
+    with Worker() as worker:
+        try:
+            times_us, total_us, optimized = worker.ask(("profile", arguments), _PROFILE_LIMIT_S)
+        except WorkerError as error:
+            raise ModelError(f"ONNX Runtime does not run the model: {error}", where=path.name) from error
+    return ModelTimes(times_us, total_us, optimized)

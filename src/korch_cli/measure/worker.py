@@ -1,0 +1,37 @@
+"""The child process of measuring: it alone loads generated code.
+
+Started as `python -m korch_cli.measure.worker`; reads requests from its input and writes answers to its output.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from korch_cli.measure.child import receive, send
+from korch_cli.measure.experiment import run_kernel, run_profile
+
+_REQUESTS: dict[str, Callable[..., Any]] = {"kernel": run_kernel, "profile": run_profile}
+
+
+def main() -> None:
+    """Answer requests until the input ends."""
+    # What libraries print must not reach the pipe of answers.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    while True:
+        try:
+            kind, arguments = receive(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            answer = ("ok", _REQUESTS[kind](**arguments))
+        except Exception as error:
+            answer = ("failed", f"{type(error).__name__}: {error}")
+        send(answers, answer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+"""From a plan to files: built, verified, compared end to end, and written as a set."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from korch_cli.candidates import cut
+from korch_cli.core.graph import PrimitiveGraph
+from korch_cli.core.kernel import Candidate, CandidateKind, Kernel, KernelBody
+from korch_cli.core.model import Model
+from korch_cli.core.plan import Plan
+from korch_cli.core.progress import Progress
+from korch_cli.core.record import Comparison, Verdict
+from korch_cli.core.types import Array
+from korch_cli.emit import build_model, copy_model, plan_document, save_model, write_set
+from korch_cli.pipeline.laboratory import Laboratory
+from korch_cli.pipeline.settings import Settings
+from korch_cli.pipeline.stored import decode_comparison, encode_comparison
+from korch_cli.verify import Subject, compare_speed, find_guilty, verify_models
+
+_COMPARE_SECONDS = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A plan as files in the staging folder.
+
+    Attributes:
+        plan: what was built.
+        bodies: the generated candidates of the plan, cut out of the graph.
+        kernels: for each digest of the plan the kernel that runs.
+        domain: of the custom operators.
+        model: the ONNX file.
+        library: the shared library.
+    """
+
+    plan: Plan
+    bodies: Mapping[Candidate, KernelBody]
+    kernels: Mapping[str, Kernel]
+    domain: str
+    model: Path
+    library: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is to be written, and why.
+
+    Attributes:
+        built: the optimised model; None if the input is to be written unchanged.
+        reason: one sentence.
+        verdicts: the comparisons of outputs that were made.
+        comparison: the timing end to end, if one was made.
+        guilty: kernels that were left out because they failed, each with the reason.
+    """
+
+    built: Built | None
+    reason: str
+    verdicts: tuple[Verdict, ...] = ()
+    comparison: Comparison | None = None
+    guilty: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Builds and checks plans for one model.
+
+    Attributes:
+        settings: tolerances, threads, the output's path.
+        model: the loaded model.
+        graph: its primitives.
+        laboratory: knows the kernels.
+        feeds: sets of inputs.
+        prepared: the loaded model as a file: what outputs are compared with.
+        staged: folder for the files, on the same file system as the output.
+        progress: told what happens.
+    """
+
+    settings: Settings
+    model: Model
+    graph: PrimitiveGraph
+    laboratory: Laboratory
+    feeds: Sequence[Mapping[str, Array]]
+    prepared: Path
+    staged: Path
+    progress: Progress
+
+    def build(self, plan: Plan) -> Built:
+        """Write the model and the library of a plan into the staging folder."""
+        self.progress.stage("Building the kernel library")
+        chosen = [p.candidate for p in plan.kernels if p.candidate.kind is CandidateKind.GENERATED]
+        kernels = {c.digest: self.laboratory.best(c.digest)[0] for c in chosen}
+        bodies = {c: cut(self.graph, c) for c in chosen}
+        ordered = sorted({k.name: k for k in kernels.values()}.values(), key=lambda k: k.name)
+        domain = "korch." + hashlib.sha256("\n".join(k.name for k in ordered).encode()).hexdigest()[:8]
+        library = self.staged / self._library.name
+        comments = {kernels[d].name: f"Computes {names}." for d, names in self._computed(chosen).items()}
+        self.laboratory.build(domain, [self.laboratory.entry(k) for k in ordered], comments, None, library)
+        proto = build_model(self.model, self.graph, plan, bodies, kernels, domain)
+        model = self.staged / self.settings.output.name
+        save_model(proto, self.model.path.parent, model)
+        return Built(plan, bodies, kernels, domain, model, library)
+
+    def verify(self, built: Built) -> tuple[Verdict, ...]:
+        """Compare the outputs with the input model's without optimisations: with the library, and without."""
+        self.progress.stage("Comparing the outputs")
+        reference = Subject("input", self.prepared, None, optimize=False)
+        return tuple(
+            verify_models(
+                reference,
+                Subject("output", built.model, library, optimize=True),
+                self.feeds,
+                rtol=self.settings.rtol,
+                atol=self.settings.atol,
+                variant=variant,
+                threads=self.settings.threads,
+            )
+            for variant, library in (("with the library", built.library), ("without the library", None))
+        )
+
+    def blame(self, built: Built) -> tuple[tuple[str, str], ...]:
+        """Return the kernels that compute something else than their functions do, each with a sentence."""
+        return find_guilty(
+            built.model,
+            built.library,
+            built.domain,
+            self.feeds,
+            rtol=self.settings.rtol,
+            atol=self.settings.atol,
+            threads=self.settings.threads,
+        )
+
+    def judged(self, built: Built) -> Outcome:
+        """Keep a plan only if it is faster end to end than what ONNX Runtime makes of the input by default."""
+        comparison = self._compared(built)
+        ratio = comparison.ratios[0]
+        if ratio.low > 1.0:
+            reason = f"{ratio.value:.2f} times as fast as the input model, in {ratio.pairs} alternating blocks."
+            return Outcome(built, reason, comparison=comparison)
+        reason = (
+            f"The best plan is {ratio.value:.2f} times as fast as the input (95 % interval {ratio.low:.2f} to "
+            f"{ratio.high:.2f}), which is no proof of a gain; the input is written unchanged."
+        )
+        return Outcome(None, reason, comparison=comparison)
+
+    def _compared(self, built: Built) -> Comparison:
+        """Time both models in alternating blocks, as ONNX Runtime runs them by default.
+
+        The figures stay in the store, so that the same two models on the same machine get the same answer again.
+        """
+        store, identity = self.laboratory.bench.store, self.laboratory.bench.identity
+        digests = [hashlib.sha256(p.read_bytes()).hexdigest() for p in (self.prepared, built.model, built.library)]
+        key = f"comparison/{'/'.join(digests)}/{identity}"
+        known = store.document(key)
+        if known is not None:
+            return decode_comparison(known)
+        self.progress.stage("Timing both models end to end")
+        comparison = compare_speed(
+            (
+                Subject("input", self.prepared, None, optimize=True),
+                Subject("output", built.model, built.library, optimize=True),
+            ),
+            self.feeds[0],
+            threads=self.settings.threads,
+            seconds=_COMPARE_SECONDS,
+            progress=self.progress,
+        )
+        store.put_document(key, encode_comparison(comparison))
+        return comparison
+
+    def write(self, outcome: Outcome) -> tuple[Path, ...]:
+        """Move the files to where they belong, all or none; return their paths, the model first."""
+        output = self.settings.output
+        files: dict[Path, Path] = {}
+        if outcome.built is None:
+            model = self.staged / "unchanged" / output.name
+            model.parent.mkdir(exist_ok=True)
+            copy_model(self.settings.source, model)
+        else:
+            model = outcome.built.model
+            files[self._library] = outcome.built.library
+        external = model.with_name(f"{model.name}.data")
+        if external.exists():
+            files[output.with_name(external.name)] = external
+        document = self.staged / self._plan.name
+        document.write_text(self._document(outcome), encoding="utf-8")
+        files[self._plan] = document
+        files[output] = model
+        write_set(files)
+        return tuple(sorted(files, key=lambda path: (path != output, path.name)))
+
+    @property
+    def _library(self) -> Path:
+        return self.settings.output.with_suffix(".korch.so")
+
+    @property
+    def _plan(self) -> Path:
+        return self.settings.output.with_suffix(".plan.json")
+
+    def _computed(self, chosen: Sequence[Candidate]) -> dict[str, str]:
+        """For each digest, the names of the ONNX nodes that its kernel computes, all places together."""
+        names: dict[str, dict[str, None]] = {}
+        for candidate in chosen:
+            operators = sorted({self.graph.values[v].operator for v in candidate.body})
+            names.setdefault(candidate.digest, {}).update((self.model.operators[o].name, None) for o in operators)
+        return {digest: ", ".join(found) for digest, found in names.items()}
+
+    def _document(self, outcome: Outcome) -> str:
+        source = hashlib.sha256(self.settings.source.read_bytes()).hexdigest()
+        built = outcome.built
+        operators = {value.id: value.operator for value in self.graph.primitives()}
+        if built is None:
+            return plan_document(self.model, source, outcome.reason, None, {}, None, operators)
+        return plan_document(self.model, source, outcome.reason, built.plan, built.kernels, built.domain, operators)

@@ -1,0 +1,227 @@
+"""From digests of candidates to measured kernels: codegen, toolchain, emit and measure in one place."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from korch_cli.candidates import cut
+from korch_cli.codegen import generate, headers
+from korch_cli.core.artifact import KernelJob, KernelResult, LibraryEntry
+from korch_cli.core.errors import KorchError, Refusal
+from korch_cli.core.graph import PrimitiveGraph
+from korch_cli.core.kernel import Candidate, Kernel, KernelBody
+from korch_cli.core.progress import Progress
+from korch_cli.emit import empty_model, ort_headers, probe_model, registration_unit, save_model
+from korch_cli.measure import ProfileStore, measure_kernels
+from korch_cli.toolchain import BuildFailure, Compiler, compile_units, link
+
+_DOMAIN = "korch.probe"
+_PROTOCOL = 1
+"""Part of every key: figures taken in another way are not comparable."""
+_REPLICA_BYTES = 4 << 20
+_MAX_REPLICAS = 8
+_SECONDS_PER_KERNEL = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What every measurement depends on.
+
+    Attributes:
+        compiler: builds the kernels.
+        store: where figures are kept.
+        identity: of the machine, see `measure.machine_identity`.
+        folder: for temporary files.
+        threads: of ONNX Runtime's pool.
+        jobs: compilers that run at the same time.
+        seed: of the operands.
+        opset: of the model-local functions that kernels are compared with.
+    """
+
+    compiler: Compiler
+    store: ProfileStore
+    identity: str
+    folder: Path
+    threads: int
+    jobs: int
+    seed: int
+    opset: int
+
+
+@dataclass(slots=True)
+class Laboratory:
+    """Measures candidates and remembers which kernel is the best for each.
+
+    Attributes:
+        graph: the whole graph.
+        representatives: for each digest one candidate that has it.
+        bench: what measurements depend on.
+        progress: told of every kernel.
+        results: for each digest, the generated kernels with what measuring them found.
+        rejected: how many candidates were refused or failed, by reason.
+        measured: kernels measured in this run.
+        remembered: kernels whose figures came from the store.
+    """
+
+    graph: PrimitiveGraph
+    representatives: Mapping[str, Candidate]
+    bench: Bench
+    progress: Progress
+    results: dict[str, list[tuple[Kernel, KernelResult]]] = field(default_factory=dict)
+    rejected: Counter[str] = field(default_factory=Counter)
+    measured: int = 0
+    remembered: int = 0
+
+    def measure(self, digests: Sequence[str]) -> dict[str, float]:
+        """Return the time of the best sound kernel of each digest in microseconds, infinite where there is none."""
+        todo: list[tuple[KernelBody, Kernel]] = []
+        for digest in digests:
+            self.results[digest] = []
+            body = cut(self.graph, self.representatives[digest])
+            for kernel in self._generated(body):
+                known = self.bench.store.kernel(self._key(kernel))
+                if known is None:
+                    todo.append((body, kernel))
+                else:
+                    self.remembered += 1
+                    self.results[digest].append((kernel, known))
+        for kernel, result in self._experiments(todo):
+            self.measured += 1
+            self.bench.store.put_kernel(self._key(kernel), result)
+            self.results[kernel.digest].append((kernel, result))
+        self._count_failures(digests)
+        return {digest: self.cost(digest) for digest in digests}
+
+    def cost(self, digest: str) -> float:
+        """Return the time of the best sound kernel of a measured digest in microseconds, infinite without one."""
+        return min((r.timing.median_us for _, r in self.results[digest] if r.timing is not None), default=math.inf)
+
+    def best(self, digest: str) -> tuple[Kernel, KernelResult]:
+        """Return the fastest sound kernel of a digest that `measure` gave a finite time."""
+        sound = [(k, r) for k, r in self.results[digest] if r.timing is not None]
+        return min(sound, key=lambda pair: (pair[1].timing.median_us if pair[1].timing else math.inf, pair[0].name))
+
+    def entry(self, kernel: Kernel) -> LibraryEntry:
+        """Return what a library has to know of a kernel."""
+        return _entry(cut(self.graph, self.representatives[kernel.digest]), kernel)
+
+    def _generated(self, body: KernelBody) -> tuple[Kernel, ...]:
+        try:
+            return generate(body)
+        except Refusal as refusal:
+            self.rejected[refusal.sentence] += 1
+            return ()
+
+    def _count_failures(self, digests: Sequence[str]) -> None:
+        for digest in digests:
+            for _, result in self.results[digest]:
+                if result.failure is not None:
+                    self.rejected[_kind_of(result.failure)] += 1
+
+    def _key(self, kernel: Kernel) -> str:
+        parts = [_PROTOCOL, kernel.source, headers(), self.bench.compiler.identity, self.bench.identity]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    def _experiments(self, todo: Sequence[tuple[KernelBody, Kernel]]) -> Iterable[tuple[Kernel, KernelResult]]:
+        """Build all kernels into one library and measure them, one after the other."""
+        if not todo:
+            return
+        kernels = {kernel.name: kernel for _, kernel in todo}
+        self.progress.stage(f"Compiling {len(kernels)} kernels")
+        objects = self._compiled({name: kernel.source for name, kernel in kernels.items()}, headers())
+        built = [(body, kernel) for body, kernel in todo if isinstance(objects[kernel.name], Path)]
+        for name, failure in objects.items():
+            if isinstance(failure, BuildFailure):
+                yield kernels[name], KernelResult(name, None, None, f"It does not compile: {failure.sentence}")
+        if not built:
+            return
+        library = self._linked(built, objects)
+        jobs = [self._job(body, kernel, library) for body, kernel in built]
+        self.progress.stage(f"Measuring {len(jobs)} kernels")
+        baseline = self.bench.folder / "empty.onnx"
+        save_model(empty_model(), self.bench.folder, baseline)
+        for result in measure_kernels(
+            jobs,
+            baseline=baseline,
+            threads=self.bench.threads,
+            seed=self.bench.seed,
+            time_limit_s=_SECONDS_PER_KERNEL,
+            progress=self.progress,
+        ):
+            yield kernels[result.name], result
+
+    def _compiled(self, units: Mapping[str, str], included: Mapping[str, str]) -> dict[str, Path | BuildFailure]:
+        return compile_units(
+            self.bench.compiler,
+            units,
+            included,
+            self.bench.store.folder / "objects",
+            jobs=self.bench.jobs,
+            progress=self.progress,
+        )
+
+    def _linked(self, built: Sequence[tuple[KernelBody, Kernel]], objects: Mapping[str, Path | BuildFailure]) -> Path:
+        entries = [_entry(body, kernel) for body, kernel in built]
+        library = self.bench.folder / f"probe{self.measured}.so"
+        self.build(_DOMAIN, entries, {}, objects, library)
+        return library
+
+    def build(
+        self,
+        domain: str,
+        entries: Sequence[LibraryEntry],
+        comments: Mapping[str, str],
+        objects: Mapping[str, Path | BuildFailure] | None,
+        library: Path,
+    ) -> None:
+        """Link a library of `entries`; kernels are compiled, or found among the compiled ones, if `objects` is None."""
+        if objects is None:
+            objects = self._compiled({e.kernel.name: e.kernel.source for e in entries}, headers())
+        registration = self._compiled({"registration": registration_unit(domain, entries, comments)}, ort_headers())
+        parts: list[Path] = []
+        for built in (registration["registration"], *(objects[e.kernel.name] for e in entries)):
+            if isinstance(built, BuildFailure):
+                raise KorchError(f"the kernel library cannot be built: {built.sentence}", where=built.name)
+            parts.append(built)
+        link(self.bench.compiler, parts, library)
+
+    def _job(self, body: KernelBody, kernel: Kernel, library: Path) -> KernelJob:
+        entry = _entry(body, kernel)
+        size_bytes = sum(t.size_bytes for t in (*entry.inputs, *entry.outputs))
+        replicas = max(2, min(_MAX_REPLICAS, _REPLICA_BYTES // max(1, size_bytes)))
+        proto, inputs = probe_model(body, kernel.name, _DOMAIN, opset=self.bench.opset, replicas=replicas)
+        path = self.bench.folder / f"{kernel.name}.onnx"
+        save_model(proto, self.bench.folder, path)
+        return KernelJob(body.digest, kernel.name, path, _DOMAIN, replicas, library, inputs, rtol=1e-4, atol=1e-5)
+
+
+def _entry(body: KernelBody, kernel: Kernel) -> LibraryEntry:
+    inputs = tuple(value.type for value in body.graph.inputs())
+    outputs = tuple(body.graph.values[v].type for v in body.graph.outputs)
+    return LibraryEntry(kernel, inputs, outputs)
+
+
+def _kind_of(failure: str) -> str:
+    """The first clause of a failure, so that failures of one kind are counted together."""
+    return failure.split(":", maxsplit=1)[0]
+
+
+def probe_builder(bench: Bench, progress: Progress) -> Callable[[str, tuple[str, ...]], Path]:
+    """Return a function that makes a shared library of C++ text, for calibrating the machine."""
+
+    def build(text: str, exports: tuple[str, ...]) -> Path:
+        cache = bench.store.folder / "objects"
+        built = compile_units(bench.compiler, {"limits": text}, {}, cache, jobs=1, progress=progress)["limits"]
+        if isinstance(built, BuildFailure):
+            raise KorchError(f"the calibration does not compile: {built.sentence}")
+        library = bench.folder / "limits.so"
+        link(bench.compiler, [built], library, exports=exports)
+        return library
+
+    return build

@@ -1,0 +1,131 @@
+"""The whole story of `korch optimize`: every stage, in order."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from korch_cli.core.check import check
+from korch_cli.core.kernel import CandidateKind
+from korch_cli.core.model import Model
+from korch_cli.core.progress import Progress
+from korch_cli.core.record import OptimizeRecord
+from korch_cli.emit import save_model, staging
+from korch_cli.fission import fission
+from korch_cli.load import load
+from korch_cli.measure import ProfileStore, calibrate, default_folder, machine_identity
+from korch_cli.pipeline.delivery import Delivery, Outcome
+from korch_cli.pipeline.laboratory import Bench, probe_builder
+from korch_cli.pipeline.prices import priced_vendor
+from korch_cli.pipeline.search import Search, prepare_search
+from korch_cli.pipeline.settings import Settings
+from korch_cli.pipeline.summary import describe_environment, summarize, why_nothing_is_faster
+from korch_cli.rewrite import rewrite
+from korch_cli.solve import SearchResult
+from korch_cli.toolchain import find_compiler
+from korch_cli.verify import draw_inputs, require_onnxruntime
+
+_ATTEMPTS = 4
+"""Plans that are tried before the input is written unchanged: each one leaves out the kernels that failed."""
+_INPUT_SETS = 3
+
+
+def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
+    """Optimise a model and write the result: a model, its kernel library, and the plan.
+
+    Raises:
+        KorchError: with the exit code that says whose fault it is; nothing is written then.
+    """
+    require_onnxruntime()
+    clock = _Clock()
+    with staging(settings.output.parent) as staged, tempfile.TemporaryDirectory(prefix="korch-") as scratch:
+        prepared = Path(scratch) / "prepared.onnx"
+        progress.stage("Loading the model")
+        with clock("load"):
+            model = load(settings.source, settings.bindings)
+            save_model(model.proto, settings.source.parent, prepared)
+        with clock("fission"):
+            graph = rewrite(fission(model))
+            check(graph)
+        inputs = [(name, model.types[name]) for name in model.inputs]
+        feeds = draw_inputs(prepared, inputs, seed=settings.seed, runs=_INPUT_SETS)
+        with clock("calibrate"):
+            bench = _bench(settings, Path(scratch), model)
+            progress.stage("Calibrating the machine")
+            limits = calibrate(settings.threads, bench.store, probe_builder(bench, progress))
+        progress.stage("Profiling ONNX Runtime on the model")
+        with clock("profile"):
+            vendor = priced_vendor(model, graph, prepared, feeds[0], bench)
+        progress.stage("Enumerating candidate kernels")
+        with clock("candidates"):
+            search = prepare_search(settings, graph, vendor, limits, bench, clock.start + settings.budget_s, progress)
+        delivery = Delivery(settings, model, graph, search.laboratory, feeds, prepared, staged, progress)
+        outcome, result = _deliver(search, delivery, clock)
+        written = delivery.write(outcome)
+    environment = describe_environment(search, limits)
+    return summarize(settings, model, search, result, outcome, written, environment, clock.seconds)
+
+
+def _deliver(search: Search, delivery: Delivery, clock: _Clock) -> tuple[Outcome, SearchResult]:
+    """Find a plan, build it and check it; leave out what fails and search again."""
+    guilty: list[tuple[str, str]] = []
+    outcome = Outcome(None, "")
+    for _ in range(_ATTEMPTS):
+        with clock("search"):
+            result = search.run()
+        if not any(p.candidate.kind is CandidateKind.GENERATED for p in result.plan.kernels):
+            return replace(
+                outcome, reason=why_nothing_is_faster(search.graph, result.plan), guilty=tuple(guilty)
+            ), result
+        with clock("build"):
+            built = delivery.build(result.plan)
+        with clock("verify"):
+            verdicts = delivery.verify(built)
+        if all(verdict.passed for verdict in verdicts):
+            with clock("compare"):
+                outcome = delivery.judged(built)
+            return replace(outcome, verdicts=verdicts, guilty=tuple(guilty)), result
+        with clock("verify"):
+            blamed = delivery.blame(built)
+        outcome = Outcome(None, _DIFFERENT, verdicts)
+        guilty += blamed
+        if not blamed:
+            break
+        search.exclude(name for name, _ in blamed)
+    return replace(outcome, guilty=tuple(guilty)), result
+
+
+_DIFFERENT = "The optimised outputs differ from the input's by more than the tolerance; the input is written unchanged."
+
+
+def _bench(settings: Settings, scratch: Path, model: Model) -> Bench:
+    return Bench(
+        compiler=find_compiler(settings.compiler),
+        store=ProfileStore(default_folder()),
+        identity=machine_identity(settings.threads),
+        folder=scratch,
+        threads=settings.threads,
+        jobs=settings.jobs,
+        seed=settings.seed,
+        opset=model.opsets.get("", 1),
+    )
+
+
+@dataclass(slots=True)
+class _Clock:
+    """Wall time by stage."""
+
+    start: float = field(default_factory=time.monotonic)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - start

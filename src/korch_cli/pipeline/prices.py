@@ -1,0 +1,47 @@
+"""What ONNX Runtime's own kernels cost inside the model, measured once and then kept in the store."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from korch_cli.candidates import vendor_candidates
+from korch_cli.core.graph import PrimitiveGraph
+from korch_cli.core.machine import VendorProfile
+from korch_cli.core.model import Model
+from korch_cli.core.plan import Priced
+from korch_cli.core.types import Array
+from korch_cli.load import vendor_profile
+from korch_cli.measure import profile_model
+from korch_cli.pipeline.laboratory import Bench
+from korch_cli.pipeline.stored import decode_profile, encode_profile
+
+
+def priced_vendor(
+    model: Model, graph: PrimitiveGraph, prepared: Path, feeds: Mapping[str, Array], bench: Bench
+) -> tuple[Priced, ...]:
+    """Return ONNX Runtime's kernels with their prices.
+
+    Args:
+        model: the loaded model.
+        graph: its primitives.
+        prepared: `model` as a file.
+        feeds: one set of inputs.
+        bench: what measurements depend on.
+    """
+    optimised = _profile(prepared, feeds, bench, optimize=True)
+    plain = _profile(prepared, feeds, bench, optimize=False)
+    return vendor_candidates(model, graph, optimised, plain)
+
+
+def _profile(prepared: Path, feeds: Mapping[str, Array], bench: Bench, *, optimize: bool) -> VendorProfile:
+    digest = hashlib.sha256(prepared.read_bytes()).hexdigest()
+    key = f"profile/{digest}/{bench.identity}/{'all' if optimize else 'none'}"
+    known = bench.store.document(key)
+    if known is not None:
+        return decode_profile(known)
+    times = profile_model(prepared, feeds, threads=bench.threads, optimize=optimize, folder=bench.folder)
+    profile = vendor_profile(times.optimized, times.times_us, times.total_us)
+    bench.store.put_document(key, encode_profile(profile))
+    return profile

@@ -1,0 +1,86 @@
+"""The search for a plan: candidates, their bounds, and lazy profiling in the laboratory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from korch_cli.candidates import CandidateSet, SearchLimits, cut, enumerate_candidates, lower_bound_us
+from korch_cli.core.graph import PrimitiveGraph
+from korch_cli.core.kernel import Candidate
+from korch_cli.core.machine import MachineLimits
+from korch_cli.core.plan import Priced
+from korch_cli.core.progress import Progress
+from korch_cli.pipeline.laboratory import Bench, Laboratory
+from korch_cli.pipeline.settings import Settings
+from korch_cli.solve import SearchResult, check_plan, orchestrate
+
+
+@dataclass(slots=True)
+class Search:
+    """Looks for the best plan; can be asked again after kernels were found guilty.
+
+    Attributes:
+        settings: the limits of the search.
+        graph: what to compute.
+        vendor: ONNX Runtime's own kernels.
+        candidates: what could be generated.
+        bounds: for each digest of a candidate, a time in microseconds that no kernel beats.
+        laboratory: measures.
+        deadline: on the clock of `time.monotonic`.
+        excluded: digests that must not be used.
+    """
+
+    settings: Settings
+    graph: PrimitiveGraph
+    vendor: tuple[Priced, ...]
+    candidates: CandidateSet
+    bounds: dict[str, float]
+    laboratory: Laboratory
+    deadline: float
+    excluded: set[str] = field(default_factory=set)
+
+    def run(self) -> SearchResult:
+        """Return the best plan that was found, checked."""
+        known = {d: self.laboratory.cost(d) for d in self.laboratory.results}
+        known |= dict.fromkeys(self.excluded, math.inf)
+        result = orchestrate(
+            self.graph,
+            self.vendor,
+            self.candidates.candidates,
+            self.bounds,
+            known,
+            self.laboratory.measure,
+            gap=self.settings.gap,
+            deadline=self.deadline,
+            solver_time_s=self.settings.solver_time_s,
+        )
+        check_plan(self.graph, result.plan)
+        return result
+
+    def exclude(self, names: Iterable[str]) -> None:
+        """Leave out the kernels of these names from now on."""
+        wanted = set(names)
+        for digest, results in self.laboratory.results.items():
+            if any(kernel.name in wanted for kernel, _ in results):
+                self.excluded.add(digest)
+
+
+def prepare_search(
+    settings: Settings,
+    graph: PrimitiveGraph,
+    vendor: tuple[Priced, ...],
+    limits: MachineLimits,
+    bench: Bench,
+    deadline: float,
+    progress: Progress,
+) -> Search:
+    """Enumerate the candidates and bound each distinct one from below."""
+    candidates = enumerate_candidates(graph, SearchLimits(max_primitives=settings.max_primitives))
+    representatives: dict[str, Candidate] = {}
+    for candidate in candidates.candidates:
+        representatives.setdefault(candidate.digest, candidate)
+    bounds = {digest: lower_bound_us(cut(graph, c), limits) for digest, c in representatives.items()}
+    laboratory = Laboratory(graph, representatives, bench, progress)
+    return Search(settings, graph, vendor, candidates, bounds, laboratory, deadline)

@@ -1,0 +1,49 @@
+"""What `korch optimize` can be told."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from korch_cli.core.model import Bindings
+
+
+def available_processors() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The choices of one run.
+
+    Attributes:
+        source: the model to optimise.
+        output: the model to write; the library and the plan are written beside it.
+        bindings: values of symbolic dimensions.
+        threads: threads that the model will run with, and so those that every timing uses.
+        jobs: compilers that run at the same time.
+        seed: of the random inputs that the outputs are compared on.
+        rtol: relative tolerance of float32 outputs against the input model without optimisations.
+        atol: absolute tolerance of the same.
+        gap: the search stops when its plan is proven to be within this share of the optimum.
+        budget_s: seconds that the search may take.
+        solver_time_s: seconds that one solution of the program may take.
+        max_primitives: primitives in one kernel.
+        compiler: the C++ compiler to use, None for the first that works.
+    """
+
+    source: Path
+    output: Path
+    bindings: Bindings = field(default_factory=lambda: Bindings({}, {}))
+    threads: int = field(default_factory=available_processors)
+    jobs: int = field(default_factory=available_processors)
+    seed: int = 0
+    rtol: float = 1e-4
+    atol: float = 1e-5
+    gap: float = 0.02
+    budget_s: float = 420.0
+    solver_time_s: float = 20.0
+    max_primitives: int = 16
+    compiler: str | None = None

@@ -1,0 +1,124 @@
+"""What a run found out, as the record that the report shows."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from korch_cli.core.graph import PrimitiveGraph
+from korch_cli.core.kernel import CandidateKind
+from korch_cli.core.machine import MachineLimits
+from korch_cli.core.model import Model
+from korch_cli.core.plan import Plan
+from korch_cli.core.primitive import Linear, Opaque
+from korch_cli.core.record import KernelRecord, OptimizeRecord, SearchRecord
+from korch_cli.pipeline.delivery import Outcome
+from korch_cli.pipeline.search import Search
+from korch_cli.pipeline.settings import Settings
+from korch_cli.solve import SearchResult
+from korch_cli.version import __version__
+
+
+def summarize(
+    settings: Settings,
+    model: Model,
+    search: Search,
+    result: SearchResult,
+    outcome: Outcome,
+    written: tuple[Path, ...],
+    environment: Mapping[str, str],
+    seconds: Mapping[str, float],
+) -> OptimizeRecord:
+    """Return the record of a run."""
+    return OptimizeRecord(
+        model=str(settings.source),
+        written=tuple(map(str, written)),
+        changed=outcome.built is not None,
+        reason=outcome.reason,
+        search=_search_record(model, search, result),
+        kernels=_kernel_records(model, search, outcome),
+        verdicts=outcome.verdicts,
+        comparison=outcome.comparison,
+        opaque=_opaque(model, search),
+        guilty=outcome.guilty,
+        notes=model.notes,
+        environment=dict(environment),
+        seconds=dict(seconds),
+    )
+
+
+def describe_environment(search: Search, limits: MachineLimits) -> dict[str, str]:
+    """Return the versions and the machine that the figures hold for."""
+    return {
+        "korch": __version__,
+        "python": platform.python_version(),
+        "onnx": importlib.metadata.version("onnx"),
+        "machine": limits.identity,
+        "compiler": search.laboratory.bench.compiler.identity,
+        "threads": str(limits.threads),
+    }
+
+
+def why_nothing_is_faster(graph: PrimitiveGraph, plan: Plan) -> str:
+    """Say why a plan has no generated kernel."""
+    linear = {v.id for v in graph.primitives() if isinstance(v.op, Linear | Opaque)}
+    inside_us = sum(p.cost_us for p in plan.kernels if not linear.isdisjoint(p.candidate.body))
+    share = inside_us / plan.cost_us if plan.cost_us > 0 else 1.0
+    return (
+        "No generated kernel is faster than what ONNX Runtime runs in its place, so the input is written unchanged: "
+        f"{share:.0%} of the time goes into convolutions, matrix products and what is fused with them."
+    )
+
+
+def _search_record(model: Model, search: Search, result: SearchResult) -> SearchRecord:
+    plan = result.plan
+    return SearchRecord(
+        operators=len(model.operators),
+        primitives=sum(1 for _ in search.graph.primitives()),
+        candidates=len(search.candidates.candidates) + len(search.vendor),
+        distinct=len(search.bounds),
+        measured=search.laboratory.measured,
+        from_store=search.laboratory.remembered,
+        rejected=dict(search.laboratory.rejected + Counter(search.candidates.counters)),
+        rounds=result.rounds,
+        solver_status=plan.status,
+        plan_us=plan.cost_us,
+        bound_us=plan.bound_us,
+        gap=plan.gap,
+        solve_seconds=result.solve_seconds,
+    )
+
+
+def _kernel_records(model: Model, search: Search, outcome: Outcome) -> tuple[KernelRecord, ...]:
+    if outcome.built is None:
+        return ()
+    chosen = [p.candidate for p in outcome.built.plan.kernels if p.candidate.kind is CandidateKind.GENERATED]
+    uses = Counter(c.digest for c in chosen)
+    first = {c.digest: c for c in reversed(chosen)}
+    records = []
+    for digest, candidate in first.items():
+        kernel, measured = search.laboratory.best(digest)
+        assert measured.timing is not None
+        entry = search.laboratory.entry(kernel)
+        operators = sorted({search.graph.values[v].operator for v in candidate.body})
+        records.append(
+            KernelRecord(
+                name=kernel.name,
+                nodes=tuple(model.operators[o].name for o in operators),
+                schedule=kernel.schedule,
+                uses=uses[digest],
+                time_us=measured.timing.median_us,
+                alternative_us=None if measured.alternative is None else measured.alternative.median_us,
+                bytes_moved=sum(t.size_bytes for t in (*entry.inputs, *entry.outputs)),
+                share_of_limit=min(1.0, search.bounds[digest] / max(measured.timing.median_us, 1e-9)),
+            )
+        )
+    return tuple(sorted(records, key=lambda r: (-r.time_us * r.uses, r.name)))
+
+
+def _opaque(model: Model, search: Search) -> tuple[tuple[str, int, str], ...]:
+    left = Counter((model.operators[o].op_type, sentence) for o, sentence in search.graph.refusals.items())
+    return tuple((op_type, count, sentence) for (op_type, sentence), count in sorted(left.items()))

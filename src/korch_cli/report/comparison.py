@@ -1,0 +1,100 @@
+"""How fast models are: tables of times, and what one model gains over another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from korch_cli.core.record import Comparison, NodeTime, Ratio
+from korch_cli.report.table import align, format_us
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The result of `korch profile`.
+
+    Attributes:
+        comparison: times of the model and of those that it is compared with, the model first.
+        nodes: of the model, if they were asked for.
+    """
+
+    comparison: Comparison
+    nodes: Sequence[NodeTime] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedUp:
+    """How many times as fast as `against` the model is."""
+
+    model: str
+    against: str
+    ratio: Ratio
+
+
+def percentile(times: Sequence[float], percent: float) -> float:
+    """Return a percentile, interpolated between the two nearest samples; 50 is the median."""
+    ordered = sorted(times)
+    place = (len(ordered) - 1) * percent / 100
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def speed_ups(comparison: Comparison) -> tuple[SpeedUp, ...]:
+    """Return what the first model gains over each of the others."""
+    first, *others = comparison.samples
+    return tuple(
+        SpeedUp(first.name, other.name, Ratio(1 / found.value, 1 / found.high, 1 / found.low, found.pairs))
+        for other, found in zip(others, comparison.ratios, strict=True)
+    )
+
+
+def render_times(comparison: Comparison) -> str:
+    """Return a table with a column for each model."""
+    samples = comparison.samples
+    rows = [
+        ["", *(s.name for s in samples)],
+        ["median", *(format_us(percentile(s.times_us, 50)) for s in samples)],
+        ["p5", *(format_us(percentile(s.times_us, 5)) for s in samples)],
+        ["p95", *(format_us(percentile(s.times_us, 95)) for s in samples)],
+        ["runs", *(f"{len(s.times_us):,}" for s in samples)],
+    ]
+    return align(rows)
+
+
+def render_ratio(model: str, against: str, ratio: Ratio) -> str:
+    """Return a sentence that says how many times as fast one model is as another."""
+    return (
+        f"  {model} is {ratio.value:.2f}× as fast as {against} "
+        f"(95 % interval {ratio.low:.2f} to {ratio.high:.2f}, {ratio.pairs} alternating blocks)"
+    )
+
+
+def render_comparison(comparison: Comparison) -> str:
+    """Return times of all models, what the first one gains over each of the others, and reasons for doubt."""
+    threads = "1 thread" if comparison.threads == 1 else f"{comparison.threads} threads"
+    lines = [f"ONNX Runtime, {threads}", "", render_times(comparison)]
+    gains = [render_ratio(found.model, found.against, found.ratio) for found in speed_ups(comparison)]
+    if gains:
+        lines += ["", *gains]
+    if comparison.warnings:
+        lines += ["", *(f"  warning: {warning}" for warning in comparison.warnings)]
+    return "\n".join(lines)
+
+
+def render_nodes(nodes: Sequence[NodeTime]) -> str:
+    """Return the nodes, the costliest first, and each one's share of them all."""
+    ordered = sorted(nodes, key=lambda node: (-node.time_us, node.name))
+    rows = [["operator", "node", "time", "share"]]
+    rows += [[_operator(node), node.name, format_us(node.time_us), f"{node.share:.1%}"] for node in ordered]
+    return align(rows, left=2)
+
+
+def _operator(node: NodeTime) -> str:
+    return f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+
+
+def render_profile(profile: Profile) -> str:
+    """Return the comparison, and the nodes if there are any."""
+    text = render_comparison(profile.comparison)
+    return f"{text}\n\n{render_nodes(profile.nodes)}" if profile.nodes else text

@@ -1,0 +1,95 @@
+"""The result of `korch optimize`, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from korch_cli.core.record import KernelRecord, OptimizeRecord
+from korch_cli.report.comparison import render_ratio, render_times
+from korch_cli.report.table import align, count, format_seconds, format_us
+from korch_cli.report.verdict import summarize_verdict
+
+_SHOWN_KERNELS = 8
+_SHOWN_NODES = 3
+
+
+def render_optimize(record: OptimizeRecord, *, verbose: bool = False) -> str:
+    """Return what was found and written; `verbose` lists every kernel and every reason."""
+    blocks = [
+        [_headline(record), *_search(record)],
+        _speed(record),
+        [f"  verify: {summarize_verdict(verdict)}" for verdict in record.verdicts],
+        _kernels(record.kernels, None if verbose else _SHOWN_KERNELS),
+        _reasons(record, verbose),
+        [f"  wrote {' · '.join(record.written)}", _closing(record)],
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def _headline(record: OptimizeRecord) -> str:
+    parts = [f"korch {record.environment.get('korch', '')}".rstrip(), PurePath(record.model).name]
+    parts += [record.environment[key] for key in ("machine", "compiler") if key in record.environment]
+    return " · ".join(parts)
+
+
+def _search(record: OptimizeRecord) -> list[str]:
+    search = record.search
+    left = ", ".join(f"{op_type} ×{number}" for op_type, number, _ in record.opaque)
+    opaque = sum(number for _, number, _ in record.opaque)
+    whole = f"{count(search.operators, 'operator')} → {count(search.primitives, 'primitive')}"
+    return [
+        f"  {whole} · opaque {opaque}" + (f" ({left})" if left else ""),
+        f"  {count(search.candidates, 'candidate')} ({search.distinct:,} distinct) · "
+        f"{count(search.measured, 'kernel')} timed, {search.from_store:,} from the store",
+        f"  solver: {search.solver_status} (gap {search.gap:.1%}) in {format_seconds(search.solve_seconds)}, "
+        f"{count(search.rounds, 'round')} · plan {format_us(search.plan_us)}, bound {format_us(search.bound_us)}",
+    ]
+
+
+def _speed(record: OptimizeRecord) -> list[str]:
+    comparison = record.comparison
+    if comparison is None:
+        return []
+    first, *others = comparison.samples
+    pairs = zip(others, comparison.ratios, strict=True)
+    return [
+        render_times(comparison),
+        *(render_ratio(f"the {other.name}", f"the {first.name}", ratio) for other, ratio in pairs),
+        *(f"  warning: {warning}" for warning in comparison.warnings),
+    ]
+
+
+def _kernels(kernels: Sequence[KernelRecord], limit: int | None) -> list[str]:
+    if not kernels:
+        return []
+    shown = kernels[:limit]
+    rows = [["kernel", "computes", "uses", "time", "instead of", "of limit"]]
+    for kernel in shown:
+        instead = "?" if kernel.alternative_us is None else format_us(kernel.alternative_us)
+        share = f"{kernel.share_of_limit:.0%}"
+        rows.append([kernel.name, _nodes(kernel), f"{kernel.uses}", format_us(kernel.time_us), instead, share])
+    hidden = len(kernels) - len(shown)
+    return [align(rows, left=2), *([f"  and {count(hidden, 'kernel')} more (-v lists them)"] if hidden else [])]
+
+
+def _nodes(kernel: KernelRecord) -> str:
+    names = " + ".join(kernel.nodes[:_SHOWN_NODES])
+    hidden = len(kernel.nodes) - _SHOWN_NODES
+    return f"{names} + {hidden} more" if hidden > 0 else names
+
+
+def _reasons(record: OptimizeRecord, verbose: bool) -> list[str]:
+    lines = [f"  left out: {name}: {reason}" for name, reason in record.guilty]
+    if verbose:
+        lines += [f"  opaque: {op_type} ×{number}: {reason}" for op_type, number, reason in record.opaque]
+        lines += [f"  rejected: {number:,}× {reason}" for reason, number in sorted(record.search.rejected.items())]
+        stages = " · ".join(f"{stage} {format_seconds(spent)}" for stage, spent in record.seconds.items())
+        lines += [f"  time: {stages}"] if stages else []
+    return lines + [f"  note: {note}" for note in record.notes]
+
+
+def _closing(record: OptimizeRecord) -> str:
+    answer = "OPTIMIZED" if record.changed else "UNCHANGED"
+    spent = f" in {format_seconds(sum(record.seconds.values()))}" if record.seconds else ""
+    return f"{answer}{spent}: {record.reason}"

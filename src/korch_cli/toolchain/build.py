@@ -1,0 +1,193 @@
+"""Compiling units in parallel, each once: objects are named after all that they depend on."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from korch_cli.core.errors import KorchError, MissingError
+from korch_cli.core.progress import Progress
+from korch_cli.toolchain.compiler import Compiler, first_line
+
+
+@dataclass(frozen=True, slots=True)
+class BuildFailure:
+    """A unit that does not compile.
+
+    Attributes:
+        name: of the unit.
+        sentence: what went wrong.
+        log: everything that the compiler said.
+    """
+
+    name: str
+    sentence: str
+    log: str
+
+
+def compile_units(
+    compiler: Compiler,
+    units: Mapping[str, str],
+    headers: Mapping[str, str],
+    cache: Path,
+    *,
+    jobs: int,
+    progress: Progress,
+    timeout_s: float = 120.0,
+) -> dict[str, Path | BuildFailure]:
+    """Return an object file, or a failure, for each unit.
+
+    Args:
+        compiler: what compiles.
+        units: C++ text by name.
+        headers: files that the units may include, by name.
+        cache: folder for objects; shared between processes and runs.
+        jobs: compilers that run at the same time.
+        progress: told of each unit that had to be compiled.
+        timeout_s: seconds that one unit may take.
+
+    Raises:
+        MissingError: the folder cannot be written.
+    """
+    targets = {name: cache / f"{_key(compiler, text, headers)}.o" for name, text in units.items()}
+    results: dict[str, Path | BuildFailure] = {name: path for name, path in targets.items() if path.exists()}
+    todo = [name for name in units if name not in results]
+    if not todo:
+        return results
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(prefix="build-", dir=cache)
+    except OSError as error:
+        raise MissingError(f"the cache folder cannot be written: {error.strerror}", where=str(cache)) from error
+    with folder as scratch, _Children() as children:
+        work = Path(scratch)
+        for name, text in headers.items():
+            (work / name).write_text(text, encoding="utf-8")
+        with ThreadPoolExecutor(max(1, jobs)) as pool:
+            futures = {
+                pool.submit(_compile, compiler, name, units[name], work, targets[name], timeout_s, children): name
+                for name in todo
+            }
+            try:
+                for done, future in enumerate(as_completed(futures), 1):
+                    results[futures[future]] = future.result()
+                    progress.step(done, len(todo), futures[future])
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                children.kill()
+                raise
+    return {name: results[name] for name in units}
+
+
+def link(
+    compiler: Compiler, objects: Sequence[Path], output: Path, *, exports: Sequence[str] = ("RegisterCustomOps",)
+) -> None:
+    """Make a shared library of objects; equal objects give equal bytes.
+
+    It exports the functions named `exports` alone, needs no C++ runtime, and stays loaded until the process ends.
+
+    Raises:
+        KorchError: the linker fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="link-", dir=output.parent) as scratch:
+        exported = Path(scratch) / "exported.map"
+        exported.write_text(f"{{ global: {'; '.join(exports)}; local: *; }};\n", encoding="utf-8")
+        made = Path(scratch) / "library.so"
+        listed = Path(scratch) / "objects"
+        listed.write_text("\n".join(f'"{path}"' for path in objects), encoding="utf-8")
+        arguments = [
+            *compiler.command,
+            "-shared",
+            "-nostdlib++" if "clang" in compiler.identity else "-nodefaultlibs",
+            f"@{listed}",
+            "-o",
+            str(made),
+            f"-Wl,--version-script={exported}",
+            "-Wl,-z,nodelete",
+            "-Wl,--build-id=none",
+            "-Wl,--as-needed",
+            "-Wl,--no-undefined",
+            "-Wl,-s",
+            "-lm",
+            "-lc",
+            "-lgcc",
+        ]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise KorchError(f"the kernel library cannot be linked: {first_line(done.stderr)}", where=output.name)
+        made.replace(output)
+
+
+def _key(compiler: Compiler, text: str, headers: Mapping[str, str]) -> str:
+    digest = hashlib.sha256(compiler.identity.encode())
+    for part in (text, *(f"{name}\n{content}" for name, content in sorted(headers.items()))):
+        digest.update(b"\0")
+        digest.update(part.encode())
+    return digest.hexdigest()
+
+
+def _compile(
+    compiler: Compiler, name: str, text: str, work: Path, target: Path, timeout_s: float, children: _Children
+) -> Path | BuildFailure:
+    source, made = work / f"{target.stem}.cpp", work / f"{target.stem}.o"
+    source.write_text(text, encoding="utf-8")
+    arguments = [*compiler.command, *compiler.flags, f"-frandom-seed={target.stem}", "-c", source.name, "-o", made.name]
+    try:
+        code, log = children.run(arguments, work, timeout_s)
+    except subprocess.TimeoutExpired:
+        return BuildFailure(name, f"compiling takes more than {timeout_s:.0f} s", "")
+    if code != 0:
+        return BuildFailure(name, first_line(log), log)
+    made.replace(target)
+    return target
+
+
+class _Children:
+    """Child processes with a group of their own each, so that none of their helpers survives them."""
+
+    def __init__(self) -> None:
+        self._running: set[subprocess.Popen[str]] = set()
+
+    def __enter__(self) -> _Children:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def run(self, arguments: Sequence[str], folder: Path, timeout_s: float) -> tuple[int, str]:
+        with subprocess.Popen(
+            list(arguments),
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        ) as child:
+            self._running.add(child)
+            try:
+                log, _ = child.communicate(timeout=timeout_s)
+            except BaseException:
+                _kill(child)
+                raise
+            finally:
+                self._running.discard(child)
+            return child.returncode, log
+
+    def kill(self) -> None:
+        for child in list(self._running):
+            _kill(child)
+
+
+def _kill(child: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()

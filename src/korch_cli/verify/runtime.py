@@ -1,0 +1,54 @@
+"""Whether ONNX Runtime is there, alone, and recent enough."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+from importlib import metadata
+
+from korch_cli.core.errors import MissingError
+
+_OLDEST = (1, 17)
+_PACKAGES = ("onnxruntime", "onnxruntime-gpu")
+_INSTALL = "pip install 'korch-cli[cpu]'"
+
+
+def require_onnxruntime() -> str:
+    """Return the version of the installed ONNX Runtime; it is imported only where no package names its version.
+
+    Raises:
+        MissingError: there is none, two packages overwrite each other, or it is older than 1.17.
+    """
+    found = {name: version for name in _PACKAGES if (version := _installed(name)) is not None}
+    if len(found) > 1:
+        raise MissingError(
+            "both onnxruntime and onnxruntime-gpu are installed, and they overwrite each other's files",
+            hint=f"pip uninstall -y {' '.join(_PACKAGES)}, then {_INSTALL}",
+        )
+    version = next(iter(found.values())) if found else _unpackaged()
+    if _release(version) < _OLDEST:
+        oldest = ".".join(map(str, _OLDEST))
+        raise MissingError(f"ONNX Runtime {version} is too old; korch needs {oldest} or newer", hint=_INSTALL)
+    return version
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _unpackaged() -> str:
+    """Return the version of a build from source or under another name."""
+    if importlib.util.find_spec("onnxruntime") is None:
+        raise MissingError("ONNX Runtime is not installed", hint=_INSTALL)
+    try:
+        return str(importlib.import_module("onnxruntime").__version__)
+    except (ImportError, AttributeError) as error:
+        raise MissingError(f"ONNX Runtime is installed but does not load: {error}", hint=_INSTALL) from error
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
