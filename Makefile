@@ -24,7 +24,7 @@ help: ## list the targets
 demo: $(VENV)/.run ## optimize, verify and profile a real model (PP-OCRv4 text recognition), about 10 minutes the first time
 	$(RUN) models/fetch.py $(DEMO_MODEL) -o $(BUILD)/models
 	@mkdir -p $(dir $(DEMO_OUT))
-	$(KORCH) optimize $(DEMO_IN) --shape $(DEMO_SHAPE) -o $(DEMO_OUT)
+	$(KORCH) optimize $(DEMO_IN) --shape $(DEMO_SHAPE) --budget 6m -o $(DEMO_OUT)
 	$(KORCH) verify $(DEMO_IN) $(DEMO_OUT) --shape $(DEMO_SHAPE)
 	$(KORCH) profile $(DEMO_OUT) --against $(DEMO_IN) --shape $(DEMO_SHAPE)
 
@@ -40,7 +40,7 @@ format: $(VENV)/.dev ## bring the source into its usual form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-compat: $(DEMO_OUT) ## run the demo's output on several versions of ONNX Runtime, each in an environment of its own
+compat: $(VENV)/.run $(DEMO_OUT) ## run the demo's output on several versions of ONNX Runtime, each in an environment of its own
 	$(RUN) scripts/compat.py $(DEMO_OUT)
 
 $(DEMO_OUT):

@@ -22,7 +22,12 @@ def plan_document(
     domain: str | None,
     operators: Mapping[int, int],
 ) -> str:
-    """Return what was written and why, as JSON.
+    """Return what was written and why, as JSON with sorted keys.
+
+    The fields are `schema`, `model_sha256`, `changed`, `reason`, and for a plan `domain`, `status` (the solver's word),
+    `cost_us` and `bound_us` (of the whole plan), `vendor_operators` (how many ONNX Runtime runs) and `kernels`. Each of
+    these has a `name` and `digest`, its `schedule`, the number of `uses`, the `time_us` of one use, and `nodes`: for
+    each use the names of the input model's nodes that it computes, wholly or in part. Microseconds have three decimals.
 
     Args:
         model: what was optimised.

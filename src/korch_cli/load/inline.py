@@ -35,7 +35,7 @@ def inline(proto: onnx.ModelProto, path: Path) -> tuple[onnx.ModelProto, list[st
 
 
 def _check_recursion(proto: onnx.ModelProto) -> None:
-    # The inliner would not return.
+    # Older releases of onnx overflow the stack here.
     calls = {(f.domain, f.name): _called_in(f.node) for f in proto.functions}
     remaining = {function: called & calls.keys() for function, called in calls.items()}
     while remaining:

@@ -77,7 +77,9 @@ def _expose(model: Path, nodes: Sequence[onnx.NodeProto], path: Path) -> dict[st
     constants = {t.name: numpy_helper.to_array(t) for t in proto.graph.initializer if t.name in names}
     present = {info.name for info in (*proto.graph.input, *proto.graph.output)} | constants.keys()
     proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(names - present))
-    onnx.save_model(proto, path, save_as_external_data=proto.ByteSize() > _EXTERNAL_BYTES, location=f"{path.name}.data")
+    # Measured by the weights: the size of the whole is refused beyond 2 GiB.
+    is_big = sum(len(tensor.raw_data) for tensor in proto.graph.initializer) > _EXTERNAL_BYTES
+    onnx.save_model(proto, path, save_as_external_data=is_big, location=f"{path.name}.data")
     return constants
 
 

@@ -41,7 +41,7 @@ def profile_nodes(subject: Subject, feeds: Mapping[str, Array], *, threads: int)
     return _node_times(events, domains)
 
 
-def _node_times(events: Iterable[Mapping[str, Any]], domains: Mapping[str, str]) -> tuple[NodeTime, ...]:
+def _node_times(events: Iterable[Mapping[str, Any]], domains: Mapping[tuple[str, str], str]) -> tuple[NodeTime, ...]:
     durations: dict[tuple[str, str], list[float]] = {}
     for event in events:
         if event.get("cat") == "Node" and event["name"].endswith(_SUFFIX):
@@ -49,7 +49,10 @@ def _node_times(events: Iterable[Mapping[str, Any]], domains: Mapping[str, str])
             durations.setdefault(key, []).append(float(event["dur"]))
     times = {key: _per_run(values) for key, values in durations.items()}
     total = sum(times.values()) or 1.0
-    nodes = (NodeTime(name, op, domains.get(op, ""), time, time / total) for (name, op), time in times.items())
+    nodes = (
+        NodeTime(name, op, domains.get((name, op), domains.get(("", op), "")), time, time / total)
+        for (name, op), time in times.items()
+    )
     return tuple(sorted(nodes, key=lambda node: (-node.time_us, node.name)))
 
 
@@ -61,10 +64,12 @@ def _per_run(durations: list[float]) -> float:
     return statistics.median(sum(durations[i * each : (i + 1) * each]) for i in range(1, _RUNS + 1))
 
 
-def _domains(optimised: Path) -> dict[str, str]:
-    """Return the domain of each operator of the optimised model, which the profile does not tell."""
+def _domains(optimised: Path) -> dict[tuple[str, str], str]:
+    """Return domains by the name and the operator of a node, and by "" and the operator: the profile tells none."""
     try:
         proto = onnx.load(optimised, load_external_data=False)
     except (OSError, DecodeError):
         return {}
-    return {node.op_type: "" if node.domain == "ai.onnx" else node.domain for node in proto.graph.node}
+    named = {(n.name, n.op_type): n.domain for n in proto.graph.node}
+    domains = {**{("", n.op_type): n.domain for n in proto.graph.node}, **named}
+    return {key: "" if domain == "ai.onnx" else domain for key, domain in domains.items()}

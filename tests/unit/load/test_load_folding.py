@@ -77,7 +77,6 @@ FOLDED: list[tuple[str, list[Any], dict[str, Any], int]] = [
     ("Neg", [COUNT], {}, 17),
     ("NonZero", [GRID], {}, 17),
     ("Not", [GRID > 0], {}, 17),
-    ("OneHot", [i(0, -1, 2), I(3), f(0, 1)], {}, 17),
     ("Or", [GRID > 0, GRID < -1], {}, 17),
     ("Pad", [GRID, i(0, 1, 1, 0), F(9)], {}, 17),
     ("Pad", [GRID, i(0, 1, 1, 0)], {"mode": "reflect"}, 17),

@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import Result
+
+from korch_cli.cli.failure import Terminated
+from korch_cli.core.errors import BudgetError, KorchError, MissingError, ModelError, UsageError
+from korch_cli.core.model import Bindings
+
+Invoke = Callable[..., Result]
+
+
+def test_the_result_alone_is_on_stdout(invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path) -> None:
+    result = invoke("optimize", model, "-o", tmp_path / "out.onnx")
+    assert result.exit_code == 0, result.output
+    assert "OPTIMIZED" in result.stdout
+    assert "] Optimizing" in result.stderr
+    assert "] Optimizing" not in result.stdout
+
+
+def test_quiet_leaves_stderr_empty(invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path) -> None:
+    assert invoke("optimize", model, "-o", tmp_path / "out.onnx", "-q").stderr == ""
+
+
+def test_json_goes_to_stdout_and_to_the_report(
+    invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path
+) -> None:
+    report = tmp_path / "report.json"
+    result = invoke("optimize", model, "-o", tmp_path / "out.onnx", "--format", "json", "--report", report)
+    document = json.loads(result.stdout)
+    assert document["schema"] == "korch.optimize/1"
+    assert json.loads(report.read_text(encoding="utf-8")) == document
+
+
+def test_flags_reach_the_pipeline(invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out.onnx"
+    flags = "--dim batch=1 --dim p2o.Dim.0=7 --shape x=1x3x48x320 --shape a=b=4 --threads 3 --jobs 5"
+    more = "--seed 9 --rtol 0.1 --atol 0.2 --gap 0.05 --budget 1.5m --solver-time 90s --max-kernel-size 4 --cxx clang++"
+    result = invoke("optimize", model, "-o", output, *flags.split(), *more.split())
+    assert result.exit_code == 0, result.output
+    assert vars(pipeline.settings) == {
+        "source": model,
+        "output": output,
+        "bindings": Bindings({"batch": 1, "p2o.Dim.0": 7}, {"x": (1, 3, 48, 320), "a=b": (4,)}),
+        "threads": 3,
+        "jobs": 5,
+        "seed": 9,
+        "rtol": 0.1,
+        "atol": 0.2,
+        "gap": 0.05,
+        "budget_s": 90.0,
+        "solver_time_s": 90.0,
+        "max_primitives": 4,
+        "compiler": "clang++",
+    }
+
+
+def test_defaults(invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path) -> None:
+    invoke("optimize", model, "-o", tmp_path / "out.onnx")
+    processors = len(os.sched_getaffinity(0))
+    given = pipeline.settings
+    assert (given.threads, given.jobs, given.seed) == (processors, processors, 0)
+    assert (given.rtol, given.atol, given.gap) == (1e-4, 1e-5, 0.02)
+    assert (given.budget_s, given.solver_time_s, given.compiler) == (600.0, 60.0, None)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "example"),
+    [
+        ("--budget", "10", "90s"),
+        ("--budget", "0s", "90s"),
+        ("--budget", "-1m", "90s"),
+        ("--solver-time", "soon", "5m"),
+        ("--shape", "x=1x3x", "x=1x3x48x320"),
+        ("--shape", "1x3", "x=1x3x48x320"),
+        ("--shape", "x=", "x=1x3x48x320"),
+        ("--dim", "batch", "batch=1"),
+        ("--dim", "batch=0", "batch=1"),
+        ("--dim", "=1", "batch=1"),
+        ("--dim", "batch=1.5", "batch=1"),
+        ("--gap", "2", "0<=x<=1"),
+        ("--threads", "0", "x>=1"),
+        ("--format", "xml", "json"),
+    ],
+)
+def test_malformed_values_are_errors_of_usage_with_an_example(
+    invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path, flag: str, value: str, example: str
+) -> None:
+    result = invoke("optimize", model, "-o", tmp_path / "out.onnx", flag, value)
+    assert result.exit_code == 2
+    assert example in result.stderr
+    assert pipeline.settings is None
+
+
+@pytest.mark.parametrize("flag", ["--shape x=1 --shape x=2", "--dim n=1 --dim n=2"])
+def test_two_values_for_one_name_are_an_error_of_usage(
+    invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path, flag: str
+) -> None:
+    result = invoke("optimize", model, "-o", tmp_path / "out.onnx", *flag.split())
+    assert result.exit_code == 2
+    assert "two different values" in result.stderr
+
+
+def test_a_missing_output_is_an_error_of_usage(invoke: Invoke, model: Path) -> None:
+    result = invoke("optimize", model)
+    assert result.exit_code == 2
+    assert "--output" in result.stderr
+
+
+@pytest.mark.parametrize("way", ["same", "dots", "symlink", "hardlink"])
+def test_the_input_is_never_the_output(
+    invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path, way: str
+) -> None:
+    output = {"same": model, "dots": tmp_path / ".." / tmp_path.name / "in.onnx"}.get(way, tmp_path / "link.onnx")
+    if way == "symlink":
+        output.symlink_to(model)
+    if way == "hardlink":
+        output.hardlink_to(model)
+    result = invoke("optimize", model, "-o", output)
+    assert result.exit_code == 2
+    assert "the same file" in result.stderr
+    assert pipeline.settings is None
+
+
+@pytest.mark.parametrize("name", ["in.onnx", "out.onnx"])
+def test_the_report_never_overwrites_a_model(
+    invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path, name: str
+) -> None:
+    result = invoke("optimize", model, "-o", tmp_path / "out.onnx", "--report", tmp_path / name)
+    assert result.exit_code == 2
+    assert pipeline.settings is None
+
+
+def test_an_output_that_is_a_folder_is_an_error_of_usage(
+    invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path
+) -> None:
+    assert invoke("optimize", model, "-o", tmp_path).exit_code == 2
+
+
+def test_a_missing_model_is_a_bad_model(invoke: Invoke, pipeline: SimpleNamespace, tmp_path: Path) -> None:
+    result = invoke("optimize", tmp_path / "none.onnx", "-o", tmp_path / "out.onnx")
+    assert result.exit_code == 3
+    assert result.stderr == f"error: there is no such file ({tmp_path / 'none.onnx'})\n"
+
+
+def test_a_folder_is_a_bad_model(invoke: Invoke, pipeline: SimpleNamespace, tmp_path: Path) -> None:
+    assert invoke("optimize", tmp_path, "-o", tmp_path / "out.onnx").exit_code == 3
+
+
+@pytest.mark.parametrize("folder", ["nowhere", "/proc"])
+def test_an_output_folder_that_takes_no_files_is_found_before_any_work(
+    invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path, folder: str
+) -> None:
+    result = invoke("optimize", model, "-o", tmp_path / folder / "out.onnx")
+    assert result.exit_code == 4
+    assert folder in result.stderr
+    assert pipeline.settings is None
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (UsageError("no"), 2),
+        (ModelError("no"), 3),
+        (MissingError("no"), 4),
+        (BudgetError("no"), 5),
+        (KorchError("no"), 70),
+        (KeyboardInterrupt(), 130),
+        (Terminated(), 143),
+    ],
+)
+def test_each_failure_has_its_exit_code(
+    invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path, failure: BaseException, code: int
+) -> None:
+    pipeline.failure = failure
+    result = invoke("optimize", model, "-o", tmp_path / "out.onnx", "-q")
+    assert result.exit_code == code
+    assert result.stdout == ""
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_failure_says_where_and_what_to_do(
+    invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path
+) -> None:
+    pipeline.failure = ModelError("an input is a sequence", where="x", hint="export it as a tensor")
+    result = invoke("optimize", model, "-o", tmp_path / "out.onnx", "-q")
+    assert result.stderr == "error: an input is a sequence (x)\n  export it as a tensor\n"
+
+
+def test_a_bug_leaves_a_file_and_no_traceback(
+    invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    pipeline.failure = ZeroDivisionError("oops")
+    result = invoke("optimize", model, "-o", tmp_path / "out.onnx", "-q")
+    assert result.exit_code == 70
+    assert "Traceback" not in result.output
+    assert "ZeroDivisionError: oops" in result.stderr
+    (crash,) = tmp_path.glob("korch-crash-*.txt")
+    assert str(crash) in result.stderr
+    assert "Traceback" in crash.read_text(encoding="utf-8")
+
+
+def test_a_bug_without_a_place_for_the_file_is_still_explained(
+    invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("korch_cli.cli.failure.tempfile.mkstemp", refuse)
+    pipeline.failure = ZeroDivisionError()
+    result = invoke("optimize", model, "-o", tmp_path / "out.onnx", "-q")
+    assert result.exit_code == 70
+    assert "disk full" in result.stderr

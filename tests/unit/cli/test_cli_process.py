@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from korch_cli.version import __version__
+
+_HEAVY = ("numpy", "onnx", "onnxruntime", "ortools", "onnx_graphsurgeon", "rich", "ml_dtypes")
+
+
+def _python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["optimize", "--help"], ["doctor", "--help"]])
+def test_what_needs_no_model_loads_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import atexit, sys\n"
+        f"atexit.register(lambda: print(sorted(set({_HEAVY!r}) & set(sys.modules)), file=sys.stderr))\n"
+        "from korch_cli.cli import main\n"
+        "main()\n"
+    )
+    done = _python(code, *arguments)
+    assert done.returncode == 0
+    assert done.stderr.strip() == "[]"
+    assert done.stdout
+
+
+def test_the_module_runs_as_a_program() -> None:
+    command = [sys.executable, "-m", "korch_cli", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (0, f"korch {__version__}\n")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_end_the_process_with_their_code(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    (tmp_path / "in.onnx").write_bytes(b"model")
+    program = (
+        "import sys, time, types\n"
+        "stub = types.ModuleType('korch_cli.pipeline')\n"
+        "stub.Settings = lambda **fields: None\n"
+        "def optimize(settings, progress):\n"
+        "    progress.stage('waiting')\n"
+        "    time.sleep(60)\n"
+        "stub.optimize = optimize\n"
+        "sys.modules['korch_cli.pipeline'] = stub\n"
+        "from korch_cli.cli import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", program, "optimize", "in.onnx", "-o", "out.onnx"]
+    environment = {**os.environ, "CI": "true"}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        assert "waiting" in process.stderr.readline()
+        process.send_signal(number)
+        output, messages = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert output == ""
+    assert "nothing was written" in messages
+    assert "Traceback" not in messages
+    assert [path.name for path in tmp_path.iterdir()] == ["in.onnx"]

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from korch_cli.core.record import (
+    Comparison,
+    KernelRecord,
+    NodeTime,
+    OptimizeRecord,
+    OutputError,
+    Ratio,
+    Samples,
+    SearchRecord,
+    Verdict,
+)
+
+
+@pytest.fixture
+def comparison() -> Comparison:
+    return Comparison(
+        samples=(Samples("input", (10_000.0, 12_000.0, 11_000.0)), Samples("output", (5_000.0, 5_500.0, 6_000.0))),
+        ratios=(Ratio(2.0, 1.6, 2.5, 40),),
+        threads=2,
+        warnings=("The machine is loaded.",),
+    )
+
+
+@pytest.fixture
+def verdicts() -> tuple[Verdict, ...]:
+    good = OutputError("prob", 3.1e-6, 2.0e-5, (0, 417), 0, 1000)
+    bad = OutputError("logits", float("inf"), float("nan"), (3,), 7, 10)
+    return (
+        Verdict(True, "with the library", 1e-4, 1e-5, 5, (good,)),
+        Verdict(False, "without it", 1e-4, 1e-5, 1, (good, bad)),
+        Verdict(False, "as it is", 1e-4, 1e-5, 1, (), "The model 'b' did not run: it crashed."),
+    )
+
+
+@pytest.fixture
+def nodes() -> tuple[NodeTime, ...]:
+    return (NodeTime("softmax", "Softmax", "", 25.0, 0.25), NodeTime("k0", "k_abc", "korch.12", 75.0, 0.75))
+
+
+@pytest.fixture
+def record(comparison: Comparison, verdicts: tuple[Verdict, ...]) -> OptimizeRecord:
+    kernels = tuple(
+        KernelRecord(f"k_{i:02}", ("a", "b", "c", "d", "e"), "row", 2, 50.0, None if i else 90.0, 4096, 0.5)
+        for i in range(10)
+    )
+    return OptimizeRecord(
+        model="folder/model.onnx",
+        written=("out.onnx", "out.korch.so", "out.plan.json"),
+        changed=True,
+        reason="2.00 times as fast as the input model.",
+        search=SearchRecord(
+            415, 612, 4812, 731, 43, 688, {"no schedule": 12}, 5, "optimal", 8900.0, 8800.0, 0.011, 4.24
+        ),
+        kernels=kernels,
+        verdicts=verdicts,
+        comparison=comparison,
+        opaque=(("LRN", 2, "no function for it"), ("NonMaxSuppression", 1, "its shape is unknown")),
+        guilty=(("k_bad", "It differs."),),
+        notes=("Input 'x' was bound to 1x3x48x320.",),
+        environment={"korch": "0.1.0", "machine": "cpu, 2 threads"},
+        seconds={"load": 1.0, "search": 133.4},
+    )
