@@ -7,7 +7,6 @@ import os
 import platform
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -97,14 +96,7 @@ def _processor_line(*keys: str) -> str:
 def _cache() -> Check:
     from korch_cli.measure import default_folder
 
-    folder = Path(default_folder())
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        advice = "set KORCH_CACHE_DIR to a folder that can be written"
-        return Check(Level.PROBLEM, "cache", f"{folder}: {error.strerror}", advice)
+    folder = default_folder()
     free = shutil.disk_usage(folder).free
     if free < _FREE_BYTES:
         advice = "free some space, or set KORCH_CACHE_DIR to a folder on another disk"

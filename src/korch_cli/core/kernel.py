@@ -112,7 +112,8 @@ class TimingSource(Enum):
 class Timing:
     """Time of one run, in microseconds.
 
-    `median_us` is what plans are made with; `low_us` and `high_us` are the quartiles. A bound has all three equal.
+    `low_us` and `high_us` are the quartiles. Plans are made with the lower one: what is above it comes from other
+    processes rather than from the kernel. A bound has all three equal.
     """
 
     median_us: float

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from korch_cli.core.errors import MissingError
 from korch_cli.core.machine import MachineLimits
+from korch_cli.measure.child import Worker, WorkerError
 from korch_cli.measure.identity import machine_identity
 from korch_cli.measure.store import ProfileStore
 
@@ -24,6 +26,7 @@ DISPATCH_US = 0.4
 _FOOTPRINTS = tuple(1 << bits for bits in (14, 16, 18, 20, 21, 22, 23, 25, 27))
 _PASS_SECONDS = 0.004
 _PASSES = 8
+_LIMIT_S = 120.0
 _SOURCE = """\
 #include <stdint.h>
 
@@ -55,23 +58,43 @@ _FLOATS_PER_REPEAT = 256 * 16
 
 
 def calibrate(threads: int, store: ProfileStore, build: Build) -> MachineLimits:
-    """Return the machine's limits with `threads` threads; measured once and then kept in the store."""
+    """Return the machine's limits with `threads` threads; measured once and then kept in the store.
+
+    Args:
+        threads: that run at the same time.
+        store: where the limits are kept.
+        build: makes the library that is measured.
+
+    Raises:
+        MissingError: what was built does not run on this machine.
+    """
     identity = machine_identity(threads)
     key = f"limits/{identity}"
     known = store.document(key)
     if known is None:
-        library = ctypes.CDLL(str(build(_SOURCE, _EXPORTS)))
-        library.korch_stream.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
-        library.korch_arithmetic.argtypes = [ctypes.c_int64]
-        library.korch_arithmetic.restype = ctypes.c_float
-        with ThreadPoolExecutor(threads) as pool:
-            known = {
-                "bandwidth": [[size, _bandwidth(library, size, threads, pool)] for size in _FOOTPRINTS],
-                "flops_per_second": _arithmetic(library, threads, pool),
-            }
+        with Worker() as worker:
+            try:
+                request = {"library": build(_SOURCE, _EXPORTS), "threads": threads}
+                known = worker.ask(("limits", request), _LIMIT_S)
+            except WorkerError as error:
+                raise MissingError(f"the machine's limits cannot be measured: {error}") from error
+        assert known is not None
         store.put_document(key, known)
     bandwidth = tuple((int(size), float(rate)) for size, rate in known["bandwidth"])
     return MachineLimits(identity, threads, bandwidth, known["flops_per_second"], DISPATCH_US)
+
+
+def run_limits(library: Path, threads: int) -> dict[str, Any]:
+    """Measure all rates with a library of `_SOURCE`: what the child process does."""
+    loaded = ctypes.CDLL(str(library))
+    loaded.korch_stream.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
+    loaded.korch_arithmetic.argtypes = [ctypes.c_int64]
+    loaded.korch_arithmetic.restype = ctypes.c_float
+    with ThreadPoolExecutor(threads) as pool:
+        return {
+            "bandwidth": [[size, _bandwidth(loaded, size, threads, pool)] for size in _FOOTPRINTS],
+            "flops_per_second": _arithmetic(loaded, threads, pool),
+        }
 
 
 def _bandwidth(library: Any, footprint_bytes: int, threads: int, pool: ThreadPoolExecutor) -> float:

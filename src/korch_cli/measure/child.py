@@ -10,6 +10,8 @@ import threading
 from types import TracebackType
 from typing import Any, BinaryIO
 
+_ENDING_S = 5.0
+
 
 class WorkerError(Exception):
     """A request that the child did not answer; the sentence says why."""
@@ -45,20 +47,25 @@ class Worker:
             child.kill()
 
         timer = threading.Timer(time_limit_s, give_up)
+        timer.daemon = True
         timer.start()
         try:
             send(child.stdin, request)
             status, answer = receive(child.stdout)
         except (OSError, EOFError, pickle.UnpicklingError) as error:
+            ending = _ending(child)
             self.stop()
             if late.is_set():
-                raise WorkerError(f"It takes more than {time_limit_s:.0f} s") from error
-            raise WorkerError(f"It crashes: {_ending(child.returncode)}") from error
+                raise WorkerError(f"It takes more than {time_limit_s:g} s") from error
+            raise WorkerError(f"It crashes: {ending}") from error
         except BaseException:
             self.stop()
             raise
         finally:
             timer.cancel()
+        if late.is_set():
+            # The answer came as the time ran out: the next request must not find a dead child.
+            self.stop()
         if status != "ok":
             raise WorkerError(str(answer))
         return answer
@@ -77,9 +84,9 @@ class Worker:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._child is None:
-            # The child ends when its input does, so that none outlives a parent that was killed.
+            # -P: the working folder is no place to import from.
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "korch_cli.measure.worker"],
+                [sys.executable, "-P", "-m", "korch_cli.measure.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -104,7 +111,10 @@ def receive(stream: BinaryIO | Any) -> Any:
     return pickle.loads(content)  # noqa: S301 - the other end is this same program
 
 
-def _ending(code: int | None) -> str:
-    if code is None:
-        return "it went away"
+def _ending(child: subprocess.Popen[bytes]) -> str:
+    """Return how a child ended that closed its pipes, which it does a moment before."""
+    try:
+        code = child.wait(_ENDING_S)
+    except subprocess.TimeoutExpired:
+        return "it closed the connection"
     return f"signal {-code}" if code < 0 else f"exit code {code}"

@@ -51,7 +51,7 @@ class ModelTimes:
 
     Attributes:
         times_us: by node name, in the graph that ONNX Runtime made of the model; in place, a low percentile.
-        total_us: median of a run without the profiler.
+        total_us: lower quartile of runs without the profiler.
         optimized: that graph, as a file.
     """
 
@@ -61,7 +61,7 @@ class ModelTimes:
 
 
 def profile_model(
-    path: Path, feeds: Mapping[str, Array], *, threads: int, optimize: bool, folder: Path, seconds: float = 4.0
+    path: Path, feeds: Mapping[str, Array], *, threads: int, optimize: bool, folder: Path, seconds: float = 3.0
 ) -> ModelTimes:
     """Run a model under ONNX Runtime's profiler.
 

@@ -5,19 +5,26 @@ Started as `python -m korch_cli.measure.worker`; reads requests from its input a
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
 
+from korch_cli.measure.calibrate import run_limits
 from korch_cli.measure.child import receive, send
 from korch_cli.measure.experiment import run_kernel, run_profile
 
-_REQUESTS: dict[str, Callable[..., Any]] = {"kernel": run_kernel, "profile": run_profile}
+_REQUESTS: dict[str, Callable[..., Any]] = {"kernel": run_kernel, "profile": run_profile, "limits": run_limits}
+_DIE_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG of Linux's prctl."""
 
 
 def main() -> None:
-    """Answer requests until the input ends."""
+    """Answer requests until the input ends; a parent that is killed ends even a kernel that hangs."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
     # What libraries print must not reach the pipe of answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -17,7 +17,7 @@ from korch_cli.core.errors import KorchError, Refusal
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Candidate, Kernel, KernelBody
 from korch_cli.core.progress import Progress
-from korch_cli.emit import empty_model, ort_headers, probe_model, registration_unit, save_model
+from korch_cli.emit import can_be_function, empty_model, ort_headers, probe_model, registration_unit, save_model
 from korch_cli.measure import ProfileStore, measure_kernels
 from korch_cli.toolchain import BuildFailure, Compiler, compile_units, link
 
@@ -100,12 +100,12 @@ class Laboratory:
 
     def cost(self, digest: str) -> float:
         """Return the time of the best sound kernel of a measured digest in microseconds, infinite without one."""
-        return min((r.timing.median_us for _, r in self.results[digest] if r.timing is not None), default=math.inf)
+        return min((r.timing.low_us for _, r in self.results[digest] if r.timing is not None), default=math.inf)
 
     def best(self, digest: str) -> tuple[Kernel, KernelResult]:
         """Return the fastest sound kernel of a digest that `measure` gave a finite time."""
         sound = [(k, r) for k, r in self.results[digest] if r.timing is not None]
-        return min(sound, key=lambda pair: (pair[1].timing.median_us if pair[1].timing else math.inf, pair[0].name))
+        return min(sound, key=lambda pair: (pair[1].timing.low_us if pair[1].timing else math.inf, pair[0].name))
 
     def entry(self, kernel: Kernel) -> LibraryEntry:
         """Return what a library has to know of a kernel."""
@@ -113,6 +113,9 @@ class Laboratory:
 
     def _generated(self, body: KernelBody) -> tuple[Kernel, ...]:
         try:
+            unsayable = can_be_function(body, self.bench.opset)
+            if unsayable is not None:
+                raise Refusal(unsayable)
             return generate(body)
         except Refusal as refusal:
             self.rejected[refusal.sentence] += 1

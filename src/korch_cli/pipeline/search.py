@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -42,7 +43,16 @@ class Search:
     excluded: set[str] = field(default_factory=set)
 
     def run(self) -> SearchResult:
-        """Return the best plan that was found, checked."""
+        """Return the best plan that was found, checked.
+
+        Which kernels a search measured is kept in the store: another one for the same model begins with them.
+        """
+        store, key = self.laboratory.bench.store, self._key()
+        earlier = store.document(key)
+        if earlier is not None:
+            digests = [d for d in earlier["digests"] if d in self.bounds and d not in self.laboratory.results]
+            if digests:
+                self.laboratory.measure(digests)
         known = {d: self.laboratory.cost(d) for d in self.laboratory.results}
         known |= dict.fromkeys(self.excluded, math.inf)
         result = orchestrate(
@@ -57,7 +67,12 @@ class Search:
             solver_time_s=self.settings.solver_time_s,
         )
         check_plan(self.graph, result.plan)
+        store.put_document(key, {"digests": list(self.laboratory.results)})
         return result
+
+    def _key(self) -> str:
+        digests = hashlib.sha256("\n".join(c.digest for c in self.candidates.candidates).encode()).hexdigest()
+        return f"search/{digests}/{self.laboratory.bench.identity}"
 
     def exclude(self, names: Iterable[str]) -> None:
         """Leave out the kernels of these names from now on."""

@@ -110,10 +110,10 @@ def _kernel_records(model: Model, search: Search, outcome: Outcome) -> tuple[Ker
                 nodes=tuple(model.operators[o].name for o in operators),
                 schedule=kernel.schedule,
                 uses=uses[digest],
-                time_us=measured.timing.median_us,
-                alternative_us=None if measured.alternative is None else measured.alternative.median_us,
+                time_us=measured.timing.low_us,
+                alternative_us=None if measured.alternative is None else measured.alternative.low_us,
                 bytes_moved=sum(t.size_bytes for t in (*entry.inputs, *entry.outputs)),
-                share_of_limit=min(1.0, search.bounds[digest] / max(measured.timing.median_us, 1e-9)),
+                share_of_limit=min(1.0, search.bounds[digest] / max(measured.timing.low_us, 1e-9)),
             )
         )
     return tuple(sorted(records, key=lambda r: (-r.time_us * r.uses, r.name)))

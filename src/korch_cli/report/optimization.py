@@ -29,7 +29,8 @@ def render_optimize(record: OptimizeRecord, *, verbose: bool = False) -> str:
 
 def _headline(record: OptimizeRecord) -> str:
     parts = [f"korch {record.environment.get('korch', '')}".rstrip(), PurePath(record.model).name]
-    parts += [record.environment[key] for key in ("machine", "compiler") if key in record.environment]
+    if "machine" in record.environment:
+        parts.append(record.environment["machine"])
     return " · ".join(parts)
 
 
@@ -86,6 +87,7 @@ def _reasons(record: OptimizeRecord, verbose: bool) -> list[str]:
         lines += [f"  rejected: {number:,}× {reason}" for reason, number in sorted(record.search.rejected.items())]
         stages = " · ".join(f"{stage} {format_seconds(spent)}" for stage, spent in record.seconds.items())
         lines += [f"  time: {stages}"] if stages else []
+        lines += [f"  {key}: {value}" for key, value in record.environment.items()]
     return lines + [f"  note: {note}" for note in record.notes]
 
 

@@ -71,24 +71,24 @@ def orchestrate(
         KorchError: no set of kernels computes some output.
     """
     search = _Search(graph, vendor, generated, bounds, dict(known), solver_time_s)
-    best = search.plan_of_measured(None)
-    bound_us = 0.0
-    for quantile in _QUANTILES:
-        while True:
-            plan = search.plan(quantile, best)
-            if quantile == 0.0:
-                bound_us = max(bound_us, plan.bound_us)
-            wanted = search.unmeasured(plan)
-            if not wanted or time.monotonic() >= deadline or best.cost_us - bound_us <= gap * best.cost_us:
+    hint: Plan | None = None
+    # Where kernels were measured before, a good plan is known, and only the proof is left.
+    for quantile in _QUANTILES[:-1] if not known else ():
+        while time.monotonic() < deadline:
+            hint = search.plan(quantile, hint)
+            wanted = search.unmeasured(hint)
+            if not wanted:
                 break
-            search.times.update(measure(wanted))
-            search.rounds += 1
-            best = search.plan_of_measured(best)
-        if time.monotonic() >= deadline or best.cost_us - bound_us <= gap * best.cost_us:
+            search.measure(wanted, measure)
+    while True:
+        best = search.plan_of_measured()
+        plan = search.plan(0.0, best)
+        wanted = search.unmeasured(plan)
+        if not wanted or time.monotonic() >= deadline or best.cost_us - plan.bound_us <= gap * best.cost_us:
             break
-    if bound_us == 0.0:
-        bound_us = search.plan(0.0, best).bound_us
-    return SearchResult(replace(best, bound_us=min(bound_us, best.cost_us)), search.rounds, search.seconds)
+        search.measure(wanted, measure)
+    bound_us = min(plan.bound_us, best.cost_us)
+    return SearchResult(replace(best, bound_us=bound_us), search.rounds, search.seconds)
 
 
 @dataclass(slots=True)
@@ -104,12 +104,17 @@ class _Search:
     rounds: int = 0
     seconds: float = 0.0
 
-    def plan_of_measured(self, hint: Plan | None) -> Plan:
-        """The best plan over what has a measured price."""
-        measured = [Priced(c, self.times[c.digest]) for c in self.generated if c.digest in self.times]
-        return self._solve([*self.vendor, *measured], hint)
+    def measure(self, digests: Sequence[str], measure: Measure) -> None:
+        """Have kernels measured, and remember their times."""
+        self.times.update(measure(digests))
+        self.rounds += 1
 
-    def plan(self, quantile: float, hint: Plan) -> Plan:
+    def plan_of_measured(self) -> Plan:
+        """The best plan over what has a measured price; it depends on the prices alone, not on how they came about."""
+        measured = [Priced(c, self.times[c.digest]) for c in self.generated if c.digest in self.times]
+        return self._solve([*self.vendor, *measured], None)
+
+    def plan(self, quantile: float, hint: Plan | None) -> Plan:
         """The best plan where what is unmeasured costs what it may be expected to."""
         expected = self._expectation(quantile)
         priced = [

@@ -51,6 +51,7 @@ def test_optimize_lists_every_kernel_only_when_asked(record: OptimizeRecord) -> 
     assert "kernels more" not in long
     assert "opaque: LRN ×2: no function for it" in long
     assert "rejected: 12× no schedule" in long
+    assert "  machine: cpu, 2 threads" in long
 
 
 def test_optimize_says_unchanged(record: OptimizeRecord) -> None:
