@@ -84,6 +84,10 @@ class _Tensors:
             outputs = graph.operator_outputs.get(operator.index, ())
             self.ids.update((n, v) for n, v in zip(operator.outputs, outputs, strict=False) if n and v >= 0)
         self.operators = {o.name: o for o in model.operators}
+        self.users: dict[str, list[Operator]] = {}
+        for operator in model.operators:
+            for name in dict.fromkeys((*operator.inputs, *operator.captures)):
+                self.users.setdefault(name, []).append(operator)
 
     def is_constant(self, name: str) -> bool:
         """Whether this is known before the model runs, so that nothing has to write it."""
@@ -150,6 +154,7 @@ class _Reading:
 def _read(tensors: _Tensors, profile: VendorProfile) -> _Reading:
     names = {name: name for name in (*tensors.producer, *tensors.ids) if name not in tensors.model.constants}
     reading = _Reading(names, set())
+    present = frozenset(name for node in profile.nodes for name in (*node.outputs, *_named_outputs(tensors, node)))
     for node in profile.nodes:
         if node.op_type == "ReorderInput":
             reading.blocked.update(node.outputs)
@@ -162,8 +167,26 @@ def _read(tensors: _Tensors, profile: VendorProfile) -> _Reading:
         elif node.domain == _NCHWC or any(name in reading.blocked for name in node.inputs):
             reading.blocked.update(node.outputs)
             meant = _named_outputs(tensors, node)
+            if len(meant) == 1:
+                known = {names[name] for name in node.inputs if name in names}
+                meant = (_absorbed(tensors, meant[0], known, present),)
             names.update((o, m) for o, m in zip(node.outputs, meant, strict=False) if o not in names)
     return reading
+
+
+def _absorbed(tensors: _Tensors, name: str, known: set[str], present: frozenset[str]) -> str:
+    """Follow what a node was called after to what it computes.
+
+    A convolution keeps its name when ONNX Runtime adds an activation or a residual to it: what comes next belongs to it
+    if no other node stands for that, and if it reads nothing but what the node reads.
+    """
+    while len(users := tensors.users.get(name, ())) == 1 and name not in tensors.model.outputs:
+        (user,) = users
+        others = {other for other in tensors.taken(user) if other != name}
+        if len(user.outputs) != 1 or user.outputs[0] in present or not others <= known:
+            break
+        name = user.outputs[0]
+    return name
 
 
 def _named_outputs(tensors: _Tensors, node: VendorNode) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import statistics
 import time
@@ -26,6 +27,7 @@ _MOST_ROUNDS = 9
 _STEADY = 0.04
 """Distance of the quartiles, relative to the median, at which more rounds would tell nothing."""
 _BLOCK_SECONDS = 0.008
+_EMPTY_SECONDS = 0.004
 _SETTLE_SECONDS = 0.0015
 """The start of a block in which the other session's threads may still spin."""
 _PROFILED_RUNS = 400
@@ -46,17 +48,23 @@ def run_kernel(job: KernelJob, baseline: Path, threads: int, seed: int) -> Kerne
     # What ONNX Runtime makes of the function may fail where the function as it stands does not.
     with contextlib.suppress(Exception):
         runs.append(_Bound(_session(job, threads, library=False, optimize=True), feeds))
-    _alternate(runs)
-    overhead_us = _overhead_us(baseline, threads)
+    empty = _empty(baseline, threads)
+    empty.times_us.clear()
+    _alternate(runs, empty)
+    overhead_us = statistics.median(empty.times_us)
     timings = [_timing(run.times_us, overhead_us, job.replicas) for run in runs]
     return KernelResult(job.name, timings[0], timings[1] if len(timings) > 1 else None, None)
 
 
-def _alternate(runs: list[_Bound]) -> None:
-    """Run all in turn, in short blocks, until the times are steady: what disturbs the machine disturbs all alike."""
+def _alternate(runs: list[_Bound], empty: _Bound) -> None:
+    """Run all in turn, in short blocks, until the times are steady: what disturbs the machine disturbs all alike.
+
+    That goes for the empty run too: taken at another moment, its time may be more than that of a small kernel.
+    """
     for done in range(1, _MOST_ROUNDS + 1):
         for run in runs:
             run.block(_BLOCK_SECONDS)
+        empty.block(_EMPTY_SECONDS)
         if done >= _FEWEST_ROUNDS and all(run.spread() < _STEADY for run in runs):
             return
 
@@ -151,18 +159,11 @@ def _timing(times_us: list[float], overhead_us: float, replicas: int) -> Timing:
     return Timing(median, low, high, len(times_us), TimingSource.MEASURED)
 
 
-_OVERHEADS: dict[tuple[Path, int], float] = {}
-
-
-def _overhead_us(baseline: Path, threads: int) -> float:
-    """Return the time of a run that does nothing; measured once in the life of the process."""
-    key = (baseline, threads)
-    if key not in _OVERHEADS:
-        session = _opened(baseline, _options(threads, optimize=True))
-        run = _Bound(session, {info.name: np.zeros(1, np.float32) for info in session.get_inputs()})
-        run.block(0.05)
-        _OVERHEADS[key] = float(np.quantile(run.times_us, 0.25))
-    return _OVERHEADS[key]
+@functools.cache
+def _empty(baseline: Path, threads: int) -> _Bound:
+    """Return the run that does nothing, whose time every run takes too; made once in the life of the process."""
+    session = _opened(baseline, _options(threads, optimize=True))
+    return _Bound(session, {info.name: np.zeros(1, np.float32) for info in session.get_inputs()})
 
 
 def _session(job: KernelJob, threads: int, *, library: bool, optimize: bool) -> onnxruntime.InferenceSession:

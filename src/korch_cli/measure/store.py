@@ -112,14 +112,15 @@ def _connected(path: Path, *, thorough: bool) -> sqlite3.Connection:
     """Open or make a store. Raises _UnreadableError, and sqlite3.Error where the file may be sound."""
     connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if tables and version != _VERSION:
             raise _UnreadableError(f"the store has version {version}")
         if thorough and connection.execute("PRAGMA quick_check").fetchone() != ("ok",):
             raise _UnreadableError("the store is damaged")
+        # Only now: these write into the file, and what is not ours stays as it is.
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
         if not tables:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("CREATE TABLE documents (key TEXT PRIMARY KEY, content TEXT NOT NULL)")

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from korch_cli.core.errors import MissingError, ModelError
+from korch_cli.core.progress import Silent
+from korch_cli.measure import ProfileStore, calibrate, profile_model
+from korch_cli.toolchain import compile_units, find_compiler, link
+
+FEEDS = {"x": np.ones((1, 4, 8, 8), np.float32)}
+NAMES = ('a "conv"', "back\\slash, and a kernel_time", "ü\n_kernel_time")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """Conv, Relu, Add, with names that are hard to write down."""
+    rng = np.random.default_rng(0)
+    weight = numpy_helper.from_array(rng.standard_normal((4, 4, 3, 3)).astype(np.float32), "w")
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], name=NAMES[0], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"], name=NAMES[1]),
+        helper.make_node("Add", ["r", "x"], ["y"], name=NAMES[2]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 8, 8])],
+        [weight],
+    )
+    path = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+@pytest.mark.parametrize("optimize", [False, True])
+def test_every_node_of_the_saved_model_has_a_time(model: Path, tmp_path: Path, optimize: bool) -> None:
+    times = profile_model(model, FEEDS, threads=1, optimize=optimize, folder=tmp_path, seconds=0.3)
+    saved = onnx.load(times.optimized)
+    assert {node.name for node in saved.graph.node} == set(times.times_us)
+    assert times.total_us > 0
+    assert all(time >= 0 for time in times.times_us.values())
+    assert any(time > 0 for time in times.times_us.values())
+    if optimize:
+        assert "Relu" not in {node.op_type for node in saved.graph.node}
+    else:
+        assert set(times.times_us) == set(NAMES)
+    assert not list(tmp_path.glob("*.json"))
+
+
+def test_a_model_that_does_not_run_is_the_users(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"model\.onnx"):
+        profile_model(model, {}, threads=1, optimize=False, folder=tmp_path, seconds=0.1)
+
+
+def test_limits_are_measured_once(tmp_path: Path) -> None:
+    built: list[Path] = []
+
+    def build(text: str, exports: tuple[str, ...]) -> Path:
+        (unit,) = compile_units(find_compiler(), {"m": text}, {}, tmp_path, jobs=1, progress=Silent()).values()
+        assert isinstance(unit, Path), unit
+        link(find_compiler(), [unit], tmp_path / "m.so", exports=exports)
+        built.append(unit)
+        return tmp_path / "m.so"
+
+    store = ProfileStore(tmp_path)
+    limits = calibrate(1, store, build)
+    sizes = [size for size, _ in limits.bandwidth]
+    assert sizes == sorted(set(sizes))
+    assert sizes[0] <= 64 << 10
+    assert sizes[-1] == 128 << 20
+    assert all(rate > 0 for _, rate in limits.bandwidth)
+    assert limits.flops_per_second > 0
+    assert limits.dispatch_us > 0
+    assert limits.threads == 1
+    assert limits.bytes_per_second(1 << 40) == limits.bandwidth[-1][1]
+    assert calibrate(1, store, build) == limits
+    assert len(built) == 1
+    store.close()
+
+
+def test_a_library_that_cannot_be_loaded_is_explained(tmp_path: Path) -> None:
+    library = tmp_path / "m.so"
+    library.write_bytes(os.urandom(100))
+    store = ProfileStore(tmp_path)
+    with pytest.raises(MissingError, match="limits"):
+        calibrate(1, store, lambda text, exports: library)
+    store.close()

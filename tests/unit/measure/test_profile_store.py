@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from korch_cli.core.artifact import KernelResult
+from korch_cli.core.errors import ExitCode, MissingError
+from korch_cli.core.kernel import Timing, TimingSource
+from korch_cli.measure import ProfileStore, default_folder, machine_identity, store
+
+SOUND = KernelResult("k_1", Timing(1.5, 1.25, 2.0, 100, TimingSource.MEASURED), None, None)
+COMPARED = KernelResult("k_2", SOUND.timing, Timing(3.0, 2.0, 4.0, 7, TimingSource.MEASURED), None)
+FAILED = KernelResult("k_3", None, None, 'It computes something else: 1 instead of "nan" – at [0]')
+
+
+@pytest.mark.parametrize("result", [SOUND, COMPARED, FAILED])
+def test_a_result_comes_back_in_another_process_of_the_store(tmp_path: Path, result: KernelResult) -> None:
+    first = ProfileStore(tmp_path)
+    assert first.kernel("key") is None
+    first.put_kernel("key", result)
+    first.close()
+    again = ProfileStore(tmp_path)
+    assert again.kernel("key") == result
+    assert again.kernel("other") is None
+    assert again.notes == []
+    again.close()
+
+
+def test_documents_replace_each_other_and_are_not_kernels(tmp_path: Path) -> None:
+    kept = ProfileStore(tmp_path)
+    kept.put_document("key", {"a": [1, 2.5, None]})
+    kept.put_document("key", {"a": "ü"})
+    assert kept.document("key") == {"a": "ü"}
+    assert kept.kernel("key") is None
+    kept.close()
+
+
+def _set_aside(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.iterdir() if ".unreadable-" in p.name and not p.name.endswith(("-wal", "-shm")))
+
+
+def _write_foreign(path: Path, version: int) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE things (x)")
+    connection.execute(f"PRAGMA user_version = {version}")
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize("content", ["text", "version 0", "version 99"])
+def test_a_foreign_file_is_set_aside(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "profiles.sqlite"
+    if content == "text":
+        path.write_text("this is no database, but it is long enough to look like one" * 100)
+    else:
+        _write_foreign(path, int(content.split()[1]))
+    before = path.read_bytes()
+    kept = ProfileStore(tmp_path)
+    kept.put_kernel("key", SOUND)
+    assert kept.kernel("key") == SOUND
+    kept.close()
+    (moved,) = _set_aside(tmp_path)
+    assert moved.read_bytes() == before
+    assert len(kept.notes) == 1
+    assert moved.name in kept.notes[0]
+
+
+def test_damage_that_is_found_late_costs_figures_only(tmp_path: Path) -> None:
+    kept = ProfileStore(tmp_path)
+    for i in range(300):
+        kept.put_document(f"key{i}", {"text": "x" * 400})
+    kept.close()
+    path = tmp_path / "profiles.sqlite"
+    content = path.read_bytes()
+    # The first page, which holds the schema, stays as it is.
+    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+    kept = ProfileStore(tmp_path)
+    assert kept.document("key7") is None
+    kept.put_document("key7", {"a": 1})
+    assert kept.document("key7") == {"a": 1}
+    kept.close()
+    assert len(_set_aside(tmp_path)) == 1
+    assert len(kept.notes) == 1
+
+
+def test_a_busy_store_is_waited_for_but_never_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_BUSY_S", 0.05)
+    kept = ProfileStore(tmp_path)
+    kept.put_kernel("key", SOUND)
+    other = sqlite3.connect(tmp_path / "profiles.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    second = ProfileStore(tmp_path)
+    assert second.kernel("key") == SOUND
+    second.put_kernel("another", FAILED)
+    assert second.kernel("another") is None
+    assert len(second.notes) == 1
+    assert "locked" in second.notes[0]
+    other.execute("ROLLBACK")
+    second.put_kernel("another", FAILED)
+    assert kept.kernel("another") == FAILED
+    assert _set_aside(tmp_path) == []
+    for opened in (kept, second, other):
+        opened.close()
+
+
+def test_a_store_that_cannot_be_opened_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "profiles.sqlite").mkdir()
+    with pytest.raises(MissingError, match=r"profiles\.sqlite") as caught:
+        ProfileStore(tmp_path)
+    assert caught.value.exit_code is ExitCode.ENVIRONMENT
+
+
+_WRITER = """
+import sys
+from pathlib import Path
+from korch_cli.measure import ProfileStore
+sys.stdin.readline()
+store = ProfileStore(Path(sys.argv[1]))
+for i in range(40):
+    store.put_document(f"{sys.argv[2]}/{i}", {"i": i})
+    store.put_document("shared", {"by": sys.argv[2]})
+assert store.notes == [] or "unreadable" in store.notes[0], store.notes
+print(len(store.notes))
+"""
+
+
+def test_processes_share_a_store_from_its_first_moment(tmp_path: Path) -> None:
+    (tmp_path / "profiles.sqlite").write_text("this is no database" * 1000)
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _WRITER, str(tmp_path), str(n)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for n in range(3)
+    ]
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("\n")
+        writer.stdin.flush()
+    said = [writer.communicate(timeout=60)[0] for writer in writers]
+    assert [writer.returncode for writer in writers] == [0] * 3
+    # Whoever came first has set the damaged file aside, nobody else did.
+    assert sorted(said) == ["0\n", "0\n", "1\n"]
+    assert len(_set_aside(tmp_path)) == 1
+    kept = ProfileStore(tmp_path)
+    assert all(kept.document(f"{n}/{i}") == {"i": i} for n in range(3) for i in range(40))
+    kept.close()
+
+
+def test_the_folder_is_chosen_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("KORCH_CACHE_DIR", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert default_folder() == tmp_path / "home" / ".cache" / "korch"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert default_folder() == tmp_path / "xdg" / "korch"
+    monkeypatch.setenv("KORCH_CACHE_DIR", str(tmp_path / "own" / "deep"))
+    assert default_folder() == tmp_path / "own" / "deep"
+    assert default_folder().is_dir()
+    assert list(default_folder().iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("KORCH_CACHE_DIR", str(tmp_path / "file" / "folder"))
+    with pytest.raises(MissingError, match="cache folder") as caught:
+        default_folder()
+    assert caught.value.exit_code is ExitCode.ENVIRONMENT
+    assert caught.value.hint is not None
+
+
+def test_the_identity_tells_thread_counts_apart() -> None:
+    assert machine_identity(1) == machine_identity(1)
+    assert machine_identity(1) != machine_identity(2)
+    assert "ONNX Runtime" in machine_identity(1)
