@@ -19,7 +19,7 @@ from korch_cli.core.kernel import Arrangement, Candidate, CandidateKind, Port
 from korch_cli.core.machine import VendorNode, VendorProfile
 from korch_cli.core.model import Model, Operator
 from korch_cli.core.plan import Priced
-from korch_cli.core.primitive import Constant, Linear
+from korch_cli.core.primitive import Constant, Elementwise, Linear
 
 _NCHWC = "com.microsoft.nchwc"
 _BLOCKED = Arrangement.BLOCKED.value
@@ -113,6 +113,11 @@ class _Tensors:
             if name and name not in self.model.constants and not self.is_constant(name):
                 yield name
 
+    def is_elementwise(self, operator: Operator) -> bool:
+        """Whether an operator works on each element by itself."""
+        body = self.graph.by_operator.get(operator.index, ())
+        return bool(body) and all(isinstance(self.graph.values[v].op, Elementwise) for v in body)
+
     def candidate(
         self, operators: tuple[int, ...], reads: Iterable[tuple[str, str]], writes: Iterable[tuple[str, str]]
     ) -> Candidate | None:
@@ -177,13 +182,15 @@ def _read(tensors: _Tensors, profile: VendorProfile) -> _Reading:
 def _absorbed(tensors: _Tensors, name: str, known: set[str], present: frozenset[str]) -> str:
     """Follow what a node was called after to what it computes.
 
-    A convolution keeps its name when ONNX Runtime adds an activation or a residual to it: what comes next belongs to it
-    if no other node stands for that, and if it reads nothing but what the node reads.
+    A convolution keeps its name when ONNX Runtime adds an activation or a residual to it: an elementwise operator that
+    comes next belongs to it if no other node stands for that, and if it reads nothing but what the node reads.
     """
     while len(users := tensors.users.get(name, ())) == 1 and name not in tensors.model.outputs:
-        (user,) = users
+        user = users[0]
         others = {other for other in tensors.taken(user) if other != name}
         if len(user.outputs) != 1 or user.outputs[0] in present or not others <= known:
+            break
+        if not tensors.is_elementwise(user):
             break
         name = user.outputs[0]
     return name
