@@ -185,7 +185,7 @@ def _absorbed(tensors: _Tensors, name: str, known: set[str], present: frozenset[
     A convolution keeps its name when ONNX Runtime adds an activation or a residual to it: an elementwise operator that
     comes next belongs to it if no other node stands for that, and if it reads nothing but what the node reads.
     """
-    while len(users := tensors.users.get(name, ())) == 1 and name not in tensors.model.outputs:
+    while len(users := tensors.users.get(name, [])) == 1 and name not in tensors.model.outputs:
         user = users[0]
         others = {other for other in tensors.taken(user) if other != name}
         if len(user.outputs) != 1 or user.outputs[0] in present or not others <= known:

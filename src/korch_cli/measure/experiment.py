@@ -31,6 +31,9 @@ _EMPTY_SECONDS = 0.004
 _SETTLE_SECONDS = 0.0015
 """The start of a block in which the other session's threads may still spin."""
 _PROFILED_RUNS = 400
+_QUARTILES = (0.25, 0.5, 0.75)
+_LEAST_US = 0.05
+"""What a kernel is said to take if noise hides it."""
 _KERNEL_TIME = "_kernel_time"
 
 
@@ -51,8 +54,7 @@ def run_kernel(job: KernelJob, baseline: Path, threads: int, seed: int) -> Kerne
     empty = _empty(baseline, threads)
     empty.times_us.clear()
     _alternate(runs, empty)
-    overhead_us = statistics.median(empty.times_us)
-    timings = [_timing(run.times_us, overhead_us, job.replicas) for run in runs]
+    timings = [_timing(run.times_us, empty.times_us, job.replicas) for run in runs]
     return KernelResult(job.name, timings[0], timings[1] if len(timings) > 1 else None, None)
 
 
@@ -148,14 +150,14 @@ class _Bound:
 
     def spread(self) -> float:
         """Return the distance of the quartiles of all times, relative to their median."""
-        low, median, high = np.quantile(self.times_us, (0.25, 0.5, 0.75)).tolist()
+        low, median, high = np.quantile(self.times_us, _QUARTILES).tolist()
         return float((high - low) / median)
 
 
-def _timing(times_us: list[float], overhead_us: float, replicas: int) -> Timing:
-    low, median, high = (
-        max(0.05, (q - overhead_us) / replicas) for q in np.quantile(times_us, (0.25, 0.5, 0.75)).tolist()
-    )
+def _timing(times_us: list[float], empty_us: list[float], replicas: int) -> Timing:
+    """Return the time of one replica: each quartile without that of the empty run, which the same noise has moved."""
+    net = np.quantile(times_us, _QUARTILES) - np.quantile(empty_us, _QUARTILES)
+    low, median, high = np.sort(np.maximum(_LEAST_US, net / replicas)).tolist()
     return Timing(median, low, high, len(times_us), TimingSource.MEASURED)
 
 
