@@ -1,0 +1,89 @@
+"""Runs generated kernels the way the library does, without ONNX Runtime, and compares them with numpy in float64."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from korch_cli.codegen import generate, headers
+from korch_cli.core.graph import PrimitiveGraph
+from korch_cli.core.interpreter import evaluate
+from korch_cli.core.kernel import Kernel, KernelBody
+from korch_cli.core.progress import Silent
+from korch_cli.core.types import Array, DType, TensorType
+from korch_cli.toolchain import BuildFailure, Compiler, compile_units, find_compiler, link
+
+GUARD = 64
+"""Bytes around every result that no kernel may touch."""
+
+Check = Callable[[Sequence[PrimitiveGraph]], list[Kernel]]
+"""Generates, builds and checks kernels for bodies; returns the kernels."""
+
+
+@pytest.fixture(scope="session")
+def quick_compiler() -> Compiler:
+    found = find_compiler(os.environ.get("KORCH_CXX"))
+    flags = tuple(f for f in found.flags if f not in ("-O3", "-fvisibility=hidden"))
+    return Compiler(found.command, (*flags, "-O1"), f"{found.identity} -O1")
+
+
+@pytest.fixture
+def check_kernels(tmp_path: Path, quick_compiler: Compiler) -> Check:
+    def check(graphs: Sequence[PrimitiveGraph]) -> list[Kernel]:
+        kernels = [(graph, kernel) for graph in graphs for kernel in generate(_body(graph))]
+        names = [kernel.name for _, kernel in kernels]
+        units = {kernel.name: kernel.source for _, kernel in kernels}
+        built = compile_units(quick_compiler, units, headers(), tmp_path, jobs=2, progress=Silent())
+        for name, result in built.items():
+            assert not isinstance(result, BuildFailure), f"{result.log}\n{units[name]}"
+        objects = [path for path in built.values() if isinstance(path, Path)]
+        # A library stays loaded under its path, so that each needs one of its own.
+        shared = Path(tempfile.mkdtemp(dir=tmp_path)) / "kernels.so"
+        link(quick_compiler, objects, shared, exports=names)
+        library = ctypes.CDLL(str(shared))
+        for graph, kernel in kernels:
+            for seed in range(2):
+                _compare(graph, kernel, getattr(library, kernel.name), np.random.default_rng(seed))
+        return [kernel for _, kernel in kernels]
+
+    return check
+
+
+def _body(graph: PrimitiveGraph) -> KernelBody:
+    return KernelBody("digest", graph, tuple(v.id for v in graph.inputs()), graph.outputs)
+
+
+def _compare(graph: PrimitiveGraph, kernel: Kernel, run: Callable[..., None], rng: np.random.Generator) -> None:
+    feeds = {value.id: _operand(value.type, rng) for value in graph.inputs()}
+    expected = evaluate(graph, feeds, widen=True)
+    raw = [np.full(graph.values[v].type.size_bytes + 2 * GUARD, 0xAB, np.uint8) for v in graph.outputs]
+    inputs = (ctypes.c_void_p * max(1, len(feeds)))(*[a.ctypes.data for a in feeds.values()])
+    outputs = (ctypes.c_void_p * len(raw))(*[a.ctypes.data + GUARD for a in raw])
+    cuts = sorted({0, kernel.units, *rng.integers(0, kernel.units + 1, 3).tolist()})
+    parts = list(pairwise(cuts))
+    rng.shuffle(parts)
+    for begin, end in parts:
+        run(inputs, outputs, ctypes.c_int64(begin), ctypes.c_int64(end))
+    for v, bytes_ in zip(graph.outputs, raw, strict=True):
+        typed = graph.values[v].type
+        assert (bytes_[:GUARD] == 0xAB).all(), f"{kernel.name} writes before its result\n{kernel.source}"
+        assert (bytes_[-GUARD:] == 0xAB).all(), f"{kernel.name} writes behind its result\n{kernel.source}"
+        got = bytes_[GUARD:-GUARD].view(typed.dtype.numpy).reshape(typed.shape).astype(np.float64)
+        want = np.asarray(expected[v], np.float64).reshape(typed.shape)
+        scale = max(1.0, float(np.abs(want[np.isfinite(want)]).max(initial=0.0)))
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6 * scale, err_msg=kernel.source)
+
+
+def _operand(typed: TensorType, rng: np.random.Generator) -> Array:
+    if typed.dtype is DType.BOOL:
+        return np.asarray(rng.integers(0, 2, typed.shape), bool)
+    if typed.dtype.is_integer:
+        return np.asarray(rng.integers(-6, 7, typed.shape)).astype(typed.dtype.numpy)
+    return np.asarray(rng.standard_normal(typed.shape) * 2, typed.dtype.numpy)
