@@ -28,6 +28,8 @@ The slope of the time of a run between chains of 20 and of 220 operators that kn
 """
 
 _FOOTPRINTS = tuple(1 << bits for bits in (14, 16, 18, 20, 21, 22, 23, 25, 27))
+_PROTOCOL = 2
+"""Part of the key: limits that were measured in another way are not used."""
 _PASS_SECONDS = 0.004
 _PASSES = 8
 _LIMIT_S = 120.0
@@ -44,21 +46,34 @@ KORCH_EXPORT void korch_stream(const float* __restrict a, float* __restrict b, i
   }
 }
 
-// Sixteen independent chains of fused operations on whole vectors: 256 of them a repeat, on 16 floats each.
+#if defined(__AVX512F__)
+#define KORCH_BYTES 64
+#elif defined(__AVX__)
+#define KORCH_BYTES 32
+#else
+#define KORCH_BYTES 16
+#endif
+
+// The floats of one vector register.
+KORCH_EXPORT int64_t korch_lanes() { return KORCH_BYTES / 4; }
+
+// Ten independent chains of fused operations, which fit into the registers and hide the latency of each: 160 operations
+// on whole vectors a repeat.
 KORCH_EXPORT float korch_arithmetic(int64_t repeats) {
-  using vector = float __attribute__((vector_size(64)));
-  vector x[16];
-  for (int i = 0; i < 16; ++i) x[i] = vector{} + (float)i;
+  using vector = float __attribute__((vector_size(KORCH_BYTES)));
+  vector x[10];
+  for (int i = 0; i < 10; ++i) x[i] = vector{} + (float)i;
+  const vector scale = vector{} + 0.999f, shift = vector{} + 0.5f;
   for (int64_t r = 0; r < repeats; ++r)
     for (int j = 0; j < 16; ++j)
-      for (int i = 0; i < 16; ++i) x[i] = x[i] * 0.999f + 0.5f;
+      for (int i = 0; i < 10; ++i) x[i] = x[i] * scale + shift;
   float sum = 0;
-  for (int i = 0; i < 16; ++i) sum += x[i][i];
+  for (int i = 0; i < 10; ++i) sum += x[i][i % (KORCH_BYTES / 4)];
   return sum;
 }
 """
-_EXPORTS = ("korch_stream", "korch_arithmetic")
-_FLOATS_PER_REPEAT = 256 * 16
+_EXPORTS = ("korch_stream", "korch_arithmetic", "korch_lanes")
+_VECTORS_PER_REPEAT = 160
 
 
 def calibrate(threads: int, store: ProfileStore, build: Build) -> MachineLimits:
@@ -73,7 +88,7 @@ def calibrate(threads: int, store: ProfileStore, build: Build) -> MachineLimits:
         MissingError: what was built does not run on this machine.
     """
     identity = machine_identity(threads)
-    key = f"limits/{identity}"
+    key = f"limits/{_PROTOCOL}/{identity}"
     known = store.document(key)
     if known is None:
         with Worker() as worker:
@@ -94,6 +109,7 @@ def run_limits(library: Path, threads: int) -> dict[str, Any]:
     loaded.korch_stream.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
     loaded.korch_arithmetic.argtypes = [ctypes.c_int64]
     loaded.korch_arithmetic.restype = ctypes.c_float
+    loaded.korch_lanes.restype = ctypes.c_int64
     with ThreadPoolExecutor(threads) as pool:
         return {
             "bandwidth": [[size, _bandwidth(loaded, size, threads, pool)] for size in _FOOTPRINTS],
@@ -119,7 +135,8 @@ def _arithmetic(library: Any, threads: int, pool: ThreadPoolExecutor) -> float:
     def compute(_thread: int, repeats: int) -> None:
         library.korch_arithmetic(repeats)
 
-    return float(_FLOATS_PER_REPEAT) * threads * _best_rate(compute, threads, pool)
+    floats = _VECTORS_PER_REPEAT * int(library.korch_lanes())
+    return float(floats) * threads * _best_rate(compute, threads, pool)
 
 
 def _best_rate(work: Callable[[int, int], None], threads: int, pool: ThreadPoolExecutor) -> float:

@@ -17,6 +17,7 @@ import numpy as np
 from korch_cli.core.artifact import KernelJob, KernelResult
 from korch_cli.core.kernel import Timing, TimingSource
 from korch_cli.core.types import Array
+from korch_cli.measure.calibrate import DISPATCH_US
 from korch_cli.measure.correctness import difference, draw_operand
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ _SETTLE_SECONDS = 0.0015
 """The start of a block in which the other session's threads may still spin."""
 _PROFILED_RUNS = 400
 _QUARTILES = (0.25, 0.5, 0.75)
-_LEAST_US = 0.05
-"""What a kernel is said to take if noise hides it."""
 _KERNEL_TIME = "_kernel_time"
 
 
@@ -155,9 +154,12 @@ class _Bound:
 
 
 def _timing(times_us: list[float], empty_us: list[float], replicas: int) -> Timing:
-    """Return the time of one replica: each quartile without that of the empty run, which the same noise has moved."""
+    """Return the time of one replica: each quartile without that of the empty run, which the same noise has moved.
+
+    No kernel takes less than its dispatch; where noise says so, it hides a small one.
+    """
     net = np.quantile(times_us, _QUARTILES) - np.quantile(empty_us, _QUARTILES)
-    low, median, high = np.sort(np.maximum(_LEAST_US, net / replicas)).tolist()
+    low, median, high = np.sort(np.maximum(DISPATCH_US, net / replicas)).tolist()
     return Timing(median, low, high, len(times_us), TimingSource.MEASURED)
 
 

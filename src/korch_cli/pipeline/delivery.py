@@ -21,7 +21,8 @@ from korch_cli.pipeline.settings import Settings
 from korch_cli.pipeline.stored import decode_comparison, encode_comparison
 from korch_cli.verify import Subject, compare_speed, find_guilty, verify_models
 
-_COMPARE_SECONDS = 8.0
+_COMPARE_SECONDS = (8.0, 30.0)
+"""The second comparison is for what the first leaves open, on a busy machine or with a small gain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,16 +159,17 @@ class Delivery:
         if known is not None:
             return decode_comparison(known)
         self.progress.stage("Timing both models end to end")
-        comparison = compare_speed(
-            (
-                Subject("input", self.prepared, None, optimize=True),
-                Subject("output", built.model, built.library, optimize=True),
-            ),
-            self.feeds[0],
-            threads=self.settings.threads,
-            seconds=_COMPARE_SECONDS,
-            progress=self.progress,
+        subjects = (
+            Subject("input", self.prepared, None, optimize=True),
+            Subject("output", built.model, built.library, optimize=True),
         )
+        for seconds in _COMPARE_SECONDS:
+            comparison = compare_speed(
+                subjects, self.feeds[0], threads=self.settings.threads, seconds=seconds, progress=self.progress
+            )
+            ratio = comparison.ratios[0]
+            if not ratio.low <= 1.0 < ratio.high:
+                break
         store.put_document(key, encode_comparison(comparison))
         return comparison
 

@@ -22,10 +22,10 @@ from korch_cli.measure import ProfileStore, measure_kernels
 from korch_cli.toolchain import BuildFailure, Compiler, compile_units, link
 
 _DOMAIN = "korch.probe"
-_PROTOCOL = 1
+_PROTOCOL = 2
 """Part of every key: figures taken in another way are not comparable."""
 _REPLICA_BYTES = 4 << 20
-_MAX_REPLICAS = 8
+_MAX_REPLICAS = 16
 _SECONDS_PER_KERNEL = 20.0
 
 

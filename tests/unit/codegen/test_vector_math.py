@@ -107,6 +107,8 @@ def test_errors_stay_within_the_bound(library: ctypes.CDLL, name: str) -> None:
             errors = _ulps(got[finite], want[finite])
             worst = int(errors.argmax())
             assert errors[worst] <= ULP[name], f"{errors[worst]:.2f} ulp at {x[finite][worst]!r}"
+            if name in ("sin", "cos"):
+                np.testing.assert_allclose(got[~finite], want[~finite], rtol=0, atol=2e-10)
 
 
 @pytest.mark.parametrize("name", ["floor", "ceil", "round", "sqrt", "sign", "abs"])
