@@ -119,4 +119,8 @@ def _described(command: tuple[str, ...]) -> Compiler:
 def first_line(text: str) -> str:
     """Return the first line that tells of an error, else the first one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return next((line for line in lines if "error" in line.lower()), lines[0] if lines else "no message")
+    for sign in ("undefined reference", "error"):
+        for line in lines:
+            if sign in line.lower():
+                return line
+    return lines[0] if lines else "no message"
