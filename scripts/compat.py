@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 VERSIONS = "1.17.3,1.20.1,1.23.2"
 """Besides the version of this environment, which is always tried."""
@@ -79,10 +80,11 @@ def _references(model: Path, folder: Path) -> None:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     (feeds,) = draw_inputs(model, bind_inputs(model, Bindings({}, {})), seed=SEED, runs=1)
-    outputs = session.run(None, feeds)
     names = [info.name for info in session.get_outputs()]
-    np.savez(folder / "inputs.npz", **feeds)
-    np.savez(folder / "outputs.npz", **dict(zip(names, outputs, strict=True)))
+    inputs: dict[str, Any] = dict(feeds)
+    outputs: dict[str, Any] = dict(zip(names, session.run(None, feeds), strict=True))
+    np.savez(folder / "inputs.npz", **inputs)
+    np.savez(folder / "outputs.npz", **outputs)
 
 
 def _environment(version: str, folder: Path) -> Path:

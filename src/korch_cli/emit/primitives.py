@@ -31,16 +31,20 @@ from korch_cli.core.primitive import (
 )
 from korch_cli.core.types import Array, DType
 from korch_cli.emit.clamps import Clamp
+from korch_cli.emit.windows import window_reduce
 
-OLDEST_OPSET = 11
-"""Before it, too many of these operators do not exist or take their operands in another way."""
+OLDEST_OPSET = 9
+"""Before it, too many of these operators do not exist."""
+
+_SLICE_HAS_OPERANDS = 10
+"""Before this opset Slice has attributes and no steps."""
+_PAD_HAS_OPERANDS = 11
+"""Before this opset Pad and Clip have attributes, Round does not exist, and Equal takes no floats."""
 
 _NUMBERS_ARE_EQUAL = 12
 """From this opset on Max, Min and Pow take integers."""
 _ZERO_IS_AN_EXTENT = 14
 """From this opset on Reshape can be told that a zero does not mean to copy an extent."""
-_DILATED_MEAN = 19
-"""From this opset on AveragePool has dilations."""
 _NARROW = frozenset({DType.I8, DType.U8, DType.I16, DType.U16})
 _OPERATORS = {
     "abs": "Abs",
@@ -132,6 +136,11 @@ class FunctionBody:
         if clamp.low == 0 and clamp.high is None:
             self.node("Relu", [operand], self.names[value.id])
             return
+        if self.opset < _PAD_HAS_OPERANDS:
+            bounds = {"min": clamp.low, "max": clamp.high}
+            given = {name: limit for name, limit in bounds.items() if limit is not None}
+            self.node("Clip", [operand], self.names[value.id], **given)
+            return
         limits = [
             "" if limit is None else self.constant(np.array(limit, value.type.dtype.numpy))
             for limit in (clamp.low, clamp.high)
@@ -175,6 +184,10 @@ def _function(body: FunctionBody, function: str, dtype: DType, args: list[str], 
     """Add the nodes of an elementwise function on operands of a type that ONNX Runtime computes with."""
     if dtype is DType.F64 and function in ("erf", "softplus"):
         raise Refusal(f"ONNX Runtime has no {function} for f64.")
+    if body.opset < _PAD_HAS_OPERANDS and (
+        function == "round" or (dtype.is_float and function in ("equal", "greater_equal", "less_equal"))
+    ):
+        raise Refusal(f"Opset {body.opset} has no {function} for {dtype.text}.")
     if function in ("greater_equal", "less_equal"):
         if body.opset >= 12:
             body.node("GreaterOrEqual" if function == "greater_equal" else "LessOrEqual", args, out)
@@ -276,6 +289,11 @@ def _slice(body: FunctionBody, value: Value, args: list[str], out: str) -> None:
     # An end before the first element cannot be given as -1, which counts from the back.
     ends = [end if end >= 0 else np.iinfo(np.int64).min for end in ends]
     parts = [[op.starts[i] for i in axes], ends, axes, [op.steps[i] for i in axes]]
+    if body.opset < _SLICE_HAS_OPERANDS:
+        if any(step != 1 for step in parts[3]):
+            raise Refusal(f"Opset {body.opset} cannot slice in steps.")
+        body.node("Slice", args, out, starts=parts[0], ends=parts[1], axes=parts[2])
+        return
     body.node("Slice", [*args, *map(body.integers, parts)], out)
 
 
@@ -287,6 +305,11 @@ def _pad(body: FunctionBody, value: Value, args: list[str], out: str) -> None:
         body.node("Identity", args, out)
         return
     after = [t - e - b for t, e, b in zip(value.type.shape, operand.type.shape, value.op.before, strict=True)]
+    if body.opset < _PAD_HAS_OPERANDS:
+        if not dtype.is_float or dtype is DType.BF16:
+            raise Refusal(f"Opset {body.opset} cannot pad {dtype.text}.")
+        body.node("Pad", args, out, pads=[*value.op.before, *after], value=float(value.op.value))
+        return
     amounts = body.integers([*value.op.before, *after])
     held = _held_in("pad", dtype, body.opset)
     fill = body.constant(np.array(value.op.value).astype(dtype.numpy).astype(held.numpy))
@@ -317,48 +340,6 @@ def _linear(body: FunctionBody, value: Value, args: list[str], out: str) -> None
     body.node("Conv", args, out, pads=pads, **attributes)
 
 
-def _window_reduce(body: FunctionBody, value: Value, args: list[str], out: str) -> None:
-    assert isinstance(value.op, WindowReduce)
-    op = value.op
-    (operand,) = body.graph.args(value)
-    if operand.type.rank != len(op.window) + 2 or value.type.dtype not in (DType.F32, DType.F16):
-        raise Refusal("Only windows over images of f32 or f16 have an operator.")
-    needed = _reached(op, operand.type.shape, value.type.shape)
-    common: dict[str, Any] = {"kernel_shape": list(op.window), "strides": list(op.strides)}
-    if any(d != 1 for d in op.dilations):
-        common["dilations"] = list(op.dilations)
-    if op.function == "sum":
-        channels = operand.type.shape[1]
-        ones = body.constant(np.ones((channels, 1, *op.window), value.type.dtype.numpy))
-        body.node("Conv", [*args, ones], out, pads=[*op.before, *needed], group=channels, **common)
-        return
-    if op.function == "mean" and "dilations" in common and body.opset < _DILATED_MEAN:
-        raise Refusal(f"Opset {body.opset} has no mean over a dilated window.")
-    if not op.count_padding and all(
-        n < w for n, w in zip((*op.before, *needed), (*op.window, *op.window), strict=True)
-    ):
-        # Padding takes no part, so it may be just what the last window reaches.
-        pads, ceil = [*op.before, *needed], 0
-    else:
-        pads, ceil = [*op.before, *op.after], int(any(n > a for n, a in zip(needed, op.after, strict=True)))
-        if ceil and op.count_padding:
-            raise Refusal("Runtimes disagree on a mean that counts padding with ceil_mode.")
-    if op.function == "mean":
-        common["count_include_pad"] = int(op.count_padding)
-    body.node("MaxPool" if op.function == "max" else "AveragePool", args, out, pads=pads, ceil_mode=ceil, **common)
-
-
-def _reached(op: WindowReduce, operand: tuple[int, ...], result: tuple[int, ...]) -> list[int]:
-    """Return for each axis of the window how many positions after the operand the last window reaches."""
-    rank = len(op.window)
-    found = []
-    for axis in range(rank):
-        span = (op.window[axis] - 1) * op.dilations[axis] + 1
-        reach = (result[axis - rank] - 1) * op.strides[axis] + span
-        found.append(max(0, reach - op.before[axis] - operand[axis - rank]))
-    return found
-
-
 _Rule = Callable[[FunctionBody, Value, list[str], str], None]
 _RULES: dict[type, _Rule] = {
     Broadcast: _broadcast,
@@ -371,5 +352,5 @@ _RULES: dict[type, _Rule] = {
     Reshape: _reshape,
     Slice: _slice,
     Transpose: _transpose,
-    WindowReduce: _window_reduce,
+    WindowReduce: window_reduce,
 }
