@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)([smh])")
+_LARGEST = 2**31 - 1
+"""No tensor that a model could compute has a longer axis."""
 _SHAPE = re.compile(r"\d+(?:x\d+)*")
 
 
@@ -43,7 +45,7 @@ class Dimension(click.ParamType[tuple[str, int]]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
         """Return the name and the extent."""
         name, _, extent = str(value).rpartition("=")
-        if not name or not extent.isdecimal() or int(extent) < 1:
+        if not name or not extent.isdecimal() or not 1 <= int(extent) <= _LARGEST:
             self.fail(f"{value!r} does not name a dimension and its extent; write it as batch=1.", param, ctx)
         return name, int(extent)
 
@@ -58,9 +60,10 @@ class Shape(click.ParamType[tuple[str, tuple[int, ...]]]):
     ) -> tuple[str, tuple[int, ...]]:
         """Return the name of the input and its extents."""
         name, _, extents = str(value).rpartition("=")
-        if not name or not _SHAPE.fullmatch(extents):
+        found = tuple(map(int, extents.split("x"))) if _SHAPE.fullmatch(extents) else ()
+        if not name or not found or max(found) > _LARGEST:
             self.fail(f"{value!r} does not name an input and its shape; write it as x=1x3x48x320.", param, ctx)
-        return name, tuple(map(int, extents.split("x")))
+        return name, found
 
 
 def bindings_of(dims: Iterable[tuple[str, int]], shapes: Iterable[tuple[str, tuple[int, ...]]]) -> Bindings:

@@ -61,8 +61,8 @@ def find_compiler(preference: str | None = None) -> Compiler:
     Raises:
         MissingError: the one that was asked for does not work, or none does.
     """
-    chosen = preference or os.environ.get("KORCH_CXX")
-    if chosen:
+    chosen = preference if preference is not None else os.environ.get("KORCH_CXX") or None
+    if chosen is not None:
         command = tuple(shlex.split(chosen))
         problem = _problem(command)
         if problem is not None:
@@ -90,10 +90,13 @@ def _known() -> list[tuple[str, ...]]:
 
 def _problem(command: tuple[str, ...]) -> str | None:
     """Compile a few lines that use what kernels use; return what goes wrong."""
+    if not command:
+        return "no program is named"
     with tempfile.TemporaryDirectory(prefix="korch-cxx-") as folder:
+        made = Path(folder) / "test.o"
         source = Path(folder) / "test.cpp"
         source.write_text(_SMOKE_TEST, encoding="utf-8")
-        arguments = [*command, *_FLAGS, "-c", str(source), "-o", str(Path(folder) / "test.o")]
+        arguments = [*command, *_FLAGS, "-c", str(source), "-o", str(made)]
         try:
             done = subprocess.run(arguments, capture_output=True, text=True, timeout=_SMOKE_SECONDS, check=False)
         except FileNotFoundError:
@@ -102,7 +105,9 @@ def _problem(command: tuple[str, ...]) -> str | None:
             return "it cannot be run"
         except subprocess.TimeoutExpired:
             return f"it takes more than {_SMOKE_SECONDS:.0f} s for a few lines"
-    return None if done.returncode == 0 else first_line(done.stderr)
+        if done.returncode != 0:
+            return first_line(done.stderr)
+        return None if made.is_file() else "it reports success, but makes no object file"
 
 
 def _described(command: tuple[str, ...]) -> Compiler:

@@ -48,6 +48,12 @@ def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
         find_compiler(str(tmp_path / "nothing"))
 
 
+@pytest.mark.parametrize(("name", "sentence"), [("true", "makes no object file"), ("", "no program is named")])
+def test_a_program_that_is_no_compiler_is_not_believed(name: str, sentence: str) -> None:
+    with pytest.raises(MissingError, match=sentence):
+        find_compiler(name)
+
+
 def test_the_next_compiler_is_tried_when_one_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KORCH_CXX", raising=False)
     working = find_compiler().command
