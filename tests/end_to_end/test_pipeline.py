@@ -194,6 +194,8 @@ def test_what_is_not_faster_is_written_unchanged(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("korch_cli.pipeline.delivery.compare_speed", slower)
     source = attention_block(tmp_path / "in.onnx")
     output = tmp_path / "fast.onnx"
+    output.with_suffix(".korch.so").write_bytes(b"of an earlier run")
+    output.with_suffix(".plan.json").write_text('{"schema": "korch.plan/1"}', encoding="utf-8")
     record = optimize(settings_for(source, output), Silent())
     assert not record.changed
     assert "0.97 times as fast" in record.reason

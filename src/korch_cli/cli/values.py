@@ -46,7 +46,11 @@ class Dimension(click.ParamType[tuple[str, int]]):
         """Return the name and the extent."""
         name, _, extent = str(value).rpartition("=")
         if not name or not extent.isdecimal() or not 1 <= int(extent) <= _LARGEST:
-            self.fail(f"{value!r} does not name a dimension and its extent; write it as batch=1.", param, ctx)
+            self.fail(
+                f"{value!r} does not name a dimension and its extent, which is 1 at least; write it as batch=1.",
+                param,
+                ctx,
+            )
         return name, int(extent)
 
 

@@ -10,4 +10,5 @@ from korch_cli.emit.functions import probe_model as probe_model
 from korch_cli.emit.library import ort_headers as ort_headers
 from korch_cli.emit.library import registration_unit as registration_unit
 from korch_cli.emit.model import build_model as build_model
+from korch_cli.emit.planfile import PLAN_SCHEMA as PLAN_SCHEMA
 from korch_cli.emit.planfile import plan_document as plan_document

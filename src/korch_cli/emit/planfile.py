@@ -10,7 +10,7 @@ from korch_cli.core.kernel import CandidateKind, Kernel
 from korch_cli.core.model import Model
 from korch_cli.core.plan import Plan
 
-SCHEMA = "korch.plan/1"
+PLAN_SCHEMA = "korch.plan/1"
 
 
 def plan_document(
@@ -39,7 +39,7 @@ def plan_document(
         operators: for each value of the graph, the operator that it came from.
     """
     document: dict[str, object] = {
-        "schema": SCHEMA,
+        "schema": PLAN_SCHEMA,
         "model_sha256": model_sha256,
         "changed": plan is not None,
         "reason": reason,

@@ -39,8 +39,8 @@ def prelu(op: OperatorView, build: Builder) -> Value:
 def elu(op: OperatorView, build: Builder) -> Value:
     """Return x above zero and alpha (exp x - 1) below."""
     x = op.input(0)
-    below = _scaled(build, build.sub(build.elementwise("exp", x), 1), op.number("alpha", 1.0))
-    return build.where(build.elementwise("less", x, 0), below, x)
+    below = _scaled(build, _exponential(build, x), op.number("alpha", 1.0))
+    return build.where(build.elementwise("less", x, 0), build.cast(below, x.type.dtype), x)
 
 
 @fission("Selu", since=6, also=(22,))
@@ -48,8 +48,9 @@ def selu(op: OperatorView, build: Builder) -> Value:
     """Apply gamma to an Elu."""
     x = op.input(0)
     alpha, gamma = op.number("alpha", 1.67326319217681884765625), op.number("gamma", 1.05070102214813232421875)
-    below = build.mul(build.sub(build.elementwise("exp", x), 1), alpha)
-    return build.mul(build.where(build.elementwise("greater", x, 0), x, below), gamma)
+    wide = build.wide(x)
+    below = build.mul(_exponential(build, x), alpha)
+    return build.cast(build.mul(build.where(build.elementwise("greater", x, 0), wide, below), gamma), x.type.dtype)
 
 
 @fission("Celu", since=12, also=(28,))
@@ -58,8 +59,9 @@ def celu(op: OperatorView, build: Builder) -> Value:
     x, alpha = op.input(0), op.number("alpha", 1.0)
     if alpha == 0:
         raise Refusal("alpha is zero")
-    exponent = build.elementwise("exp", x if alpha == 1 else build.div(x, alpha))
-    return build.add(build.max(x, 0), build.min(_scaled(build, build.sub(exponent, 1), alpha), 0))
+    wide = build.wide(x)
+    below = _scaled(build, _exponential(build, wide if alpha == 1 else build.div(wide, alpha)), alpha)
+    return build.cast(build.add(build.max(wide, 0), build.min(below, 0)), x.type.dtype)
 
 
 @fission("ThresholdedRelu", since=10, also=(22,))
@@ -83,34 +85,45 @@ def shrink(op: OperatorView, build: Builder) -> Value:
 def softsign(op: OperatorView, build: Builder) -> Value:
     """Return x / (1 + |x|)."""
     x = op.input(0)
-    return build.div(x, build.add(build.elementwise("abs", x), 1))
+    wide = build.wide(x)
+    return build.cast(build.div(wide, build.add(build.elementwise("abs", wide), 1)), x.type.dtype)
 
 
 @fission("HardSigmoid", since=6, also=(22,))
 def hard_sigmoid(op: OperatorView, build: Builder) -> Value:
     """Return min(max(alpha x + beta, 0), 1)."""
-    return _hard_sigmoid(build, op.input(0), op.number("alpha", 0.2), op.number("beta", 0.5))
+    x = op.input(0)
+    limited = _hard_sigmoid(build, build.wide(x), op.number("alpha", 0.2), op.number("beta", 0.5))
+    return build.cast(limited, x.type.dtype)
 
 
 @fission("HardSwish", since=14, also=(22,))
 def hard_swish(op: OperatorView, build: Builder) -> Value:
     """Return x times the hard sigmoid with slope 1/6."""
     x = op.input(0)
-    return build.mul(x, _hard_sigmoid(build, x, 1 / 6, 0.5))
+    wide = build.wide(x)
+    return build.cast(build.mul(wide, _hard_sigmoid(build, wide, 1 / 6, 0.5)), x.type.dtype)
 
 
 @fission("Mish", since=18, also=(22,))
 def mish(op: OperatorView, build: Builder) -> Value:
     """Return x tanh(softplus x)."""
     x = op.input(0)
-    return build.mul(x, build.elementwise("tanh", build.elementwise("softplus", x)))
+    wide = build.wide(x)
+    return build.cast(build.mul(wide, build.elementwise("tanh", build.elementwise("softplus", wide))), x.type.dtype)
 
 
 @fission("Swish", since=24)
 def swish(op: OperatorView, build: Builder) -> Value:
     """Return x sigmoid(alpha x)."""
     x = op.input(0)
-    return build.mul(x, build.elementwise("sigmoid", _scaled(build, x, op.number("alpha", 1.0))))
+    return swished(build, x, op.number("alpha", 1.0))
+
+
+def swished(build: Builder, x: Value, alpha: float) -> Value:
+    """Return x sigmoid(alpha x)."""
+    wide = build.wide(x)
+    return build.cast(build.mul(wide, build.elementwise("sigmoid", _scaled(build, wide, alpha))), x.type.dtype)
 
 
 @fission("Gelu", since=20)
@@ -135,6 +148,11 @@ def gelu_tanh(build: Builder, x: Value) -> Value:
     factor = build.add(build.mul(build.mul(wide, wide), math.sqrt(2 / math.pi) * 0.044715), math.sqrt(2 / math.pi))
     grown = build.add(build.elementwise("tanh", build.mul(wide, factor)), 1)
     return build.cast(build.mul(build.mul(wide, 0.5), grown), x.type.dtype)
+
+
+def _exponential(build: Builder, x: Value) -> Value:
+    """Return exp x - 1, in a type in which the difference keeps its digits."""
+    return build.sub(build.elementwise("exp", build.wide(x)), 1)
 
 
 def _scaled(build: Builder, x: Value, factor: float) -> Value:

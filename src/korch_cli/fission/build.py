@@ -53,8 +53,7 @@ class Builder:
     def __init__(self, reserved: Iterable[str]) -> None:
         """Start an empty graph; `reserved` are the names of the model's tensors, which no inner value may take."""
         self.values: list[Value] = []
-        self._reserved = frozenset(reserved)
-        self._names = set(self._reserved)
+        self._names = set(reserved)
         self._literals: dict[tuple[DType, bytes], int] = {}
         self._operator = -1
         self._base = ""
@@ -70,18 +69,12 @@ class Builder:
         return self._append(name, typed, op, args, op.operator)
 
     def begin(self, operator: int, base: str) -> int:
-        """Attribute what follows to `operator`; inner names start with `base`. Return a mark for `rollback`."""
+        """Attribute what follows to `operator`; inner names start with `base`. Return a mark for `finish`."""
         self._operator, self._base = operator, base
         return len(self.values)
 
-    def rollback(self, mark: int) -> None:
-        """Forget every value made since `begin` returned `mark`."""
-        self._names.difference_update(value.name for value in self.values[mark:] if value.name not in self._reserved)
-        del self.values[mark:]
-        self._literals = {key: v for key, v in self._literals.items() if v < mark}
-
     def finish(self, mark: int, results: Mapping[str, Value]) -> tuple[Value, ...]:
-        """Give an operator's results their names; what is not a value of its own becomes a copy of what it is."""
+        """Name the results of an operator that began at `mark`; what is no value of its own becomes a copy."""
         taken: set[int] = set()
         named = []
         for name, result in results.items():

@@ -51,10 +51,8 @@ class _Fission:
         try:
             results = self._split(operator)
         except Refusal as refusal:
+            # Values that were made before the refusal are read by nothing, and fall away in the end.
             self._refusals[operator.index] = refusal.sentence
-            for value in self._build.values[mark:]:
-                self._ids.pop(value.name, None)
-            self._build.rollback(mark)
             self._keep(operator)
             return
         for value in self._build.finish(mark, results):

@@ -149,6 +149,23 @@ def is_inf(op: OperatorView, build: Builder) -> Value:
     return build.elementwise("equal", x, float("inf" if positive else "-inf"))
 
 
+@fission("Mod", since=10, also=(13, 28))
+def modulo(op: OperatorView, build: Builder) -> Value:
+    """Return the remainder of integers; it has the divisor's sign, or with `fmod` the dividend's.
+
+    Refuses floats: what rounding leaves of x - trunc(x / y) y is no remainder.
+    """
+    x, y = op.input(0), op.input(1)
+    if not x.type.dtype.is_integer:
+        raise Refusal("remainders of floats stay as they are")
+    rest = build.sub(x, build.mul(build.div(x, y), y))
+    if op.integer("fmod", 0) or x.type.dtype.numpy.kind == "u":
+        return rest
+    opposed = build.elementwise("xor", build.elementwise("less", rest, 0), build.elementwise("less", y, 0))
+    inexact = build.elementwise("not", build.elementwise("equal", rest, 0))
+    return build.where(build.elementwise("and", inexact, opposed), build.add(rest, y), rest)
+
+
 @fission("Pow", since=7, also=(12, 13, 15))
 def power(op: OperatorView, build: Builder) -> Value:
     """Raise to a power; small constant exponents become products or roots.

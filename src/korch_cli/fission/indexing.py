@@ -13,6 +13,7 @@ from korch_cli.fission.registry import fission
 from korch_cli.fission.view import OperatorView, distinct_axes
 
 _EXACT = 1 << 53
+_INT_MAX = (1 << 31) - 1
 
 
 @fission("Slice", since=1, until=9)
@@ -45,11 +46,23 @@ def _sliced(
         raise Refusal("its starts, ends, axes and steps do not fit together")
     ranges = [range(extent) for extent in x.type.shape]
     for axis, start, end, step in zip(over, starts, ends, steps, strict=True):
-        # Python's slices count negative bounds and clamp as ONNX's do.
-        ranges[axis] = range(*slice(start, end, step).indices(x.type.shape[axis]))
+        ranges[axis] = _taken(x.type.shape[axis], start, end, step)
     shape = tuple(len(r) for r in ranges)
     first = tuple(r.start if r else 0 for r in ranges)
     return build.slice(x, first, tuple(r.step for r in ranges), shape)
+
+
+def _taken(extent: int, start: int, end: int, step: int) -> range:
+    """Return which elements of an axis a slice takes.
+
+    Python's own slices differ in one point: stepping backwards from before the first element, they take nothing, while
+    ONNX moves the start to the first element.
+    """
+    if step < 0 and end >= _INT_MAX:
+        raise Refusal("its end is one that the definition and the runtime read differently")
+    start, end = (bound + extent if bound < 0 else bound for bound in (start, end))
+    low, high = (0, extent) if step > 0 else (-1, extent - 1)
+    return range(min(max(start, 0), high), min(max(end, low), high), step) if extent else range(0)
 
 
 @fission("Split", since=2, until=12, also=(11,))
@@ -207,8 +220,8 @@ def _mirrored(mode: str, extent: int, before: int, after: int) -> tuple[int, ...
 def trilu(op: OperatorView, build: Builder) -> Value:
     """Keep a triangle of each matrix, by a mask that is known beforehand."""
     x, k, upper = op.input(0), op.constant_integers(1), op.integer("upper", 1)
-    if x.type.rank < 2 or not x.type.dtype.is_float:
-        raise Refusal(f"{x.type} is no stack of matrices of floats")
+    if x.type.rank < 2:
+        raise Refusal(f"{x.type} is no stack of matrices")
     offset = k[0] if k else 0
     if math.prod(x.type.shape[-2:]) > FOLD_LIMIT_BYTES:
         raise Refusal("its mask would be too large")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from korch_cli.core.errors import Refusal
 from korch_cli.core.graph import Value
-from korch_cli.fission.activation import gelu_erf, gelu_tanh
+from korch_cli.fission.activation import gelu_erf, gelu_tanh, swished
 from korch_cli.fission.build import Builder
 from korch_cli.fission.linear import product
 from korch_cli.fission.normalization import normalized_over
@@ -36,8 +36,7 @@ def fast_gelu(op: OperatorView, build: Builder) -> Value:
 @fission("QuickGelu", since=1, domain=_DOMAIN)
 def quick_gelu(op: OperatorView, build: Builder) -> Value:
     """Return x sigmoid(alpha x)."""
-    x = op.input(0)
-    return build.mul(x, build.elementwise("sigmoid", build.mul(x, op.number("alpha", 1.702))))
+    return swished(build, op.input(0), op.number("alpha", 1.702))
 
 
 @fission("SkipLayerNormalization", since=1, domain=_DOMAIN)

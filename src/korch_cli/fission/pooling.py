@@ -19,10 +19,16 @@ def max_pool(op: OperatorView, build: Builder) -> Value:
     return _pool(op, build, "max", count_padding=False)
 
 
-@fission("AveragePool", since=1, also=(7, 10, 11, 19, 22))
+@fission("AveragePool", since=7, also=(10, 11, 19, 22))
 def average_pool(op: OperatorView, build: Builder) -> Value:
     """Return the mean under each window, of the operand's elements or with `count_include_pad` of the padding too."""
     return _pool(op, build, "mean", count_padding=op.integer("count_include_pad", 0) != 0)
+
+
+@fission("AveragePool", since=1, until=6)
+def average_pool_counting(op: OperatorView, build: Builder) -> Value:
+    """Return the mean under each window; before version 7 the padding always counted."""
+    return _pool(op, build, "mean", count_padding=True)
 
 
 def _pool(op: OperatorView, build: Builder, function: str, *, count_padding: bool) -> Value:
@@ -30,7 +36,7 @@ def _pool(op: OperatorView, build: Builder, function: str, *, count_padding: boo
     extents = op.integers("kernel_shape")
     if extents is None:
         raise Refusal("it has no kernel_shape")
-    w = read_window(op, x.type.shape[2:], extents)
+    w = read_window(op, x.type.shape[2:], extents, rounds=True)
     # Without padding, both ways of counting are one.
     count_padding = count_padding and any(w.before + w.after)
     reduction = WindowReduce(function, w.extents, w.strides, w.dilations, w.before, w.after, count_padding)

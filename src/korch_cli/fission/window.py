@@ -20,8 +20,10 @@ class Window:
     positions: tuple[int, ...]
 
 
-def read_window(op: OperatorView, spatial: tuple[int, ...], extents: tuple[int, ...]) -> Window:
-    """Read strides, dilations, padding and rounding of an operator over axes of extents `spatial`.
+def read_window(
+    op: OperatorView, spatial: tuple[int, ...], extents: tuple[int, ...], *, rounds: bool = False
+) -> Window:
+    """Read strides, dilations and padding of an operator over axes of extents `spatial`; `ceil_mode` if it `rounds`.
 
     Raises:
         Refusal: the attributes do not fit together, or the padding is negative.
@@ -30,7 +32,7 @@ def read_window(op: OperatorView, spatial: tuple[int, ...], extents: tuple[int, 
     ones = (1,) * rank
     strides, dilations = op.integers("strides") or ones, op.integers("dilations") or ones
     pads, auto_pad = op.integers("pads"), op.text("auto_pad", "NOTSET")
-    ceiling = op.integer("ceil_mode", 0) != 0
+    ceiling = rounds and op.integer("ceil_mode", 0) != 0
     if not len(extents) == len(strides) == len(dilations) == rank >= 1 or min(extents + strides + dilations) < 1:
         raise Refusal("its window does not fit the spatial axes")
     if pads is not None and (len(pads) != 2 * rank or min(pads) < 0):

@@ -47,7 +47,7 @@ def take_stated(proto: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
             stated[info.name] = onnx.ValueInfoProto.FromString(info.SerializeToString())
     del graph.value_info[:]
     for output in graph.output:
-        if output.type.HasField("tensor_type"):
+        if output.name in stated:
             output.type.tensor_type.ClearField("shape")
     return stated
 
@@ -59,7 +59,8 @@ def infer(proto: onnx.ModelProto, stated: Mapping[str, onnx.ValueInfoProto]) -> 
     made = {name for node in graph.node for name in node.output if name}
     unknown = [info for name, info in stated.items() if name in made and not _has_shape(found.get(name))]
     if unknown:
-        found = {info.name: info for info in unknown} | _inferred(proto, unknown)
+        found = _inferred(proto, unknown)
+        found.update((info.name, info) for info in unknown if not _has_shape(found.get(info.name)))
     outputs = {output.name for output in graph.output}
     del graph.value_info[:]
     graph.value_info.extend(info for name, info in found.items() if name in made and name not in outputs)

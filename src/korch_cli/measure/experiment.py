@@ -181,6 +181,7 @@ def _options(threads: int, *, optimize: bool) -> onnxruntime.SessionOptions:
     import onnxruntime
 
     level = onnxruntime.GraphOptimizationLevel
+    onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1

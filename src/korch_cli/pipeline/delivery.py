@@ -15,7 +15,7 @@ from korch_cli.core.plan import Plan
 from korch_cli.core.progress import Progress
 from korch_cli.core.record import Comparison, Verdict
 from korch_cli.core.types import Array
-from korch_cli.emit import build_model, copy_model, plan_document, save_model, write_set
+from korch_cli.emit import PLAN_SCHEMA, build_model, copy_model, plan_document, save_model, write_set
 from korch_cli.pipeline.laboratory import Laboratory
 from korch_cli.pipeline.settings import Settings
 from korch_cli.pipeline.stored import decode_comparison, encode_comparison
@@ -191,8 +191,16 @@ class Delivery:
         document.write_text(self._document(outcome), encoding="utf-8")
         files[self._plan] = document
         files[output] = model
+        # The library that an earlier run left beside the output belongs to what is overwritten now.
+        stale = outcome.built is None and self._is_ours(output.with_suffix(".plan.json"))
         write_set(files)
+        if stale:
+            self._library.unlink(missing_ok=True)
         return tuple(sorted(files, key=lambda path: (path != output, path.name)))
+
+    def _is_ours(self, document: Path) -> bool:
+        """Whether an earlier run wrote this plan."""
+        return document.is_file() and PLAN_SCHEMA in document.read_text(encoding="utf-8", errors="replace")
 
     @property
     def _library(self) -> Path:

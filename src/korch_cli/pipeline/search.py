@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -16,6 +17,9 @@ from korch_cli.core.progress import Progress
 from korch_cli.pipeline.laboratory import Bench, Laboratory
 from korch_cli.pipeline.settings import Settings
 from korch_cli.solve import SearchResult, check_plan, orchestrate
+
+_PROTOCOL = 2
+"""Part of the key: what an earlier version kept in another form is not read."""
 
 
 @dataclass(slots=True)
@@ -45,11 +49,16 @@ class Search:
     def run(self) -> SearchResult:
         """Return the best plan that was found, checked.
 
-        Which kernels a search measured is kept in the store: another one for the same model begins with them.
+        Which kernels a search measured is kept in the store. Another one for the same model begins with them, and
+        measures more only if it has a larger budget or asks for a smaller gap.
         """
         store, key = self.laboratory.bench.store, self._key()
         earlier = store.document(key)
-        if earlier is not None:
+        deadline = self.deadline
+        if earlier is not None and not self.excluded:
+            if earlier["budget_s"] >= self.settings.budget_s and earlier["gap"] <= self.settings.gap:
+                # That search did what this one may do, and found its end: what it measured is all that counts.
+                deadline = time.monotonic()
             digests = [d for d in earlier["digests"] if d in self.bounds and d not in self.laboratory.results]
             if digests:
                 self.laboratory.measure(digests)
@@ -63,16 +72,18 @@ class Search:
             known,
             self.laboratory.measure,
             gap=self.settings.gap,
-            deadline=self.deadline,
+            deadline=deadline,
             solver_time_s=self.settings.solver_time_s,
         )
         check_plan(self.graph, result.plan)
-        store.put_document(key, {"digests": list(self.laboratory.results)})
+        if deadline == self.deadline:
+            limits = {"budget_s": self.settings.budget_s, "gap": self.settings.gap}
+            store.put_document(key, {"digests": list(self.laboratory.results), **limits})
         return result
 
     def _key(self) -> str:
         digests = hashlib.sha256("\n".join(c.digest for c in self.candidates.candidates).encode()).hexdigest()
-        return f"search/{digests}/{self.laboratory.bench.identity}"
+        return f"search/{_PROTOCOL}/{digests}/{self.laboratory.bench.identity}"
 
     def exclude(self, names: Iterable[str]) -> None:
         """Leave out the kernels of these names from now on."""

@@ -166,6 +166,8 @@ class _Children:
         with subprocess.Popen(
             list(arguments),
             cwd=folder,
+            # What a compiler leaves behind when it is killed goes away with the folder.
+            env={**os.environ, "TMPDIR": str(folder)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

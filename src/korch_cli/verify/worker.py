@@ -38,6 +38,7 @@ class _Runner:
         import onnxruntime as ort
 
         self._session = None
+        ort.disable_telemetry_events()
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1

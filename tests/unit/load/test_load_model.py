@@ -327,3 +327,27 @@ def test_half_precision_weights_are_constants(build: Build, loaded: Loader) -> N
     assert constant.dtype is DType.BF16
     assert constant.array().dtype == DType.BF16.numpy
     np.testing.assert_array_equal(constant.array().astype(np.float32), [1.5, -2.0])
+
+
+def test_outputs_keep_the_shape_that_the_file_states_where_inference_finds_none(build: Build, loaded: Loader) -> None:
+    """A loop may change the shape of what it carries, so inference says nothing; a file without the shape is invalid."""
+    info = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [helper.make_node("Add", ["v", "v"], ["v2"]), helper.make_node("Identity", ["go"], ["go2"])],
+        "body",
+        [info("i", TensorProto.INT64, []), info("go", TensorProto.BOOL, []), info("v", TensorProto.FLOAT, [2, 3])],
+        [info("go2", TensorProto.BOOL, []), info("v2", TensorProto.FLOAT, [2, 3])],
+    )
+    nodes = [
+        helper.make_node("Loop", ["trips", "", "x"], ["y"], body=body),
+        helper.make_node("Odd", ["x"], ["z"], domain="custom"),
+    ]
+    weights = {"trips": np.array(3, np.int64)}
+    imports = [helper.make_opsetid("custom", 1)]
+    outputs = {"y": [2, 3], "z": ["rows", 3]}
+    model = loaded(build(nodes, {"x": [2, 3]}, outputs, weights, imports=imports))
+    proto: Any = model.proto
+    onnx.checker.check_model(proto)
+    assert all(output.type.tensor_type.HasField("shape") for output in proto.graph.output)
+    assert model.types["y"] == TensorType(DType.F32, (2, 3))
+    assert "z" not in model.types
