@@ -330,7 +330,7 @@ def test_half_precision_weights_are_constants(build: Build, loaded: Loader) -> N
 
 
 def test_outputs_keep_the_shape_that_the_file_states_where_inference_finds_none(build: Build, loaded: Loader) -> None:
-    """A loop may change the shape of what it carries, so inference says nothing; a file without the shape is invalid."""
+    """A loop may change the shape of what it carries, so inference says nothing; without a shape a file is invalid."""
     info = helper.make_tensor_value_info
     body = helper.make_graph(
         [helper.make_node("Add", ["v", "v"], ["v2"]), helper.make_node("Identity", ["go"], ["go2"])],
