@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from korch_cli.cli.feeding import draw_shared_inputs
 from korch_cli.cli.options import (
     MODEL,
     format_flag,
@@ -76,7 +77,7 @@ def profile(
     from korch_cli.report import Profile, render_profile, show_progress, to_json
 
     verify.require_onnxruntime()
-    feeds = verify.draw_inputs(model, verify.bind_inputs(model, bindings), seed=seed, runs=1)[0]
+    feeds = draw_shared_inputs(paths, bindings, seed=seed, runs=1)[0]
     subjects = [
         verify.Subject(name, path, verify.find_library(path), optimize=True)
         for name, path in zip(distinct_names(paths), paths, strict=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from korch_cli.cli.feeding import draw_shared_inputs
 from korch_cli.cli.options import (
     MODEL,
     format_flag,
@@ -58,7 +59,7 @@ def verify(
     from korch_cli.report import render_verdicts, show_progress, to_json
 
     stage.require_onnxruntime()
-    feeds = stage.draw_inputs(reference, stage.bind_inputs(reference, bindings), seed=seed, runs=runs)
+    feeds = draw_shared_inputs((reference, candidate), bindings, seed=seed, runs=runs)
     trusted = stage.Subject(reference.name, reference, stage.find_library(reference), optimize=False)
     library = stage.find_library(candidate)
     variants = [("as it is", None)] if library is None else [("with the library", library), ("without it", None)]
