@@ -32,6 +32,8 @@ from korch_cli.verify import draw_inputs, require_onnxruntime
 _ATTEMPTS = 4
 """Plans that are tried before the input is written unchanged: each one leaves out the kernels that failed."""
 _INPUT_SETS = 3
+_LEAST_GAIN = 0.02
+"""A plan that promises to save less than this share is not worth a library, nor can it be told from noise."""
 
 
 def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
@@ -77,10 +79,9 @@ def _deliver(search: Search, delivery: Delivery, clock: _Clock) -> tuple[Outcome
     for _ in range(_ATTEMPTS):
         with clock("search"):
             result = search.run()
-        if not any(p.candidate.kind is CandidateKind.GENERATED for p in result.plan.kernels):
-            return replace(
-                outcome, reason=why_nothing_is_faster(search.graph, result.plan), guilty=tuple(guilty)
-            ), result
+        generated = any(p.candidate.kind is CandidateKind.GENERATED for p in result.plan.kernels)
+        if not generated or result.plan.cost_us > (1 - _LEAST_GAIN) * result.vendor_us:
+            return replace(outcome, reason=why_nothing_is_faster(search.graph, result), guilty=tuple(guilty)), result
         with clock("build"):
             built = delivery.build(result.plan)
         with clock("verify"):

@@ -12,7 +12,6 @@ from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import CandidateKind
 from korch_cli.core.machine import MachineLimits
 from korch_cli.core.model import Model
-from korch_cli.core.plan import Plan
 from korch_cli.core.primitive import Linear, Opaque
 from korch_cli.core.record import KernelRecord, OptimizeRecord, SearchRecord
 from korch_cli.pipeline.delivery import Outcome
@@ -62,14 +61,16 @@ def describe_environment(search: Search, limits: MachineLimits) -> dict[str, str
     }
 
 
-def why_nothing_is_faster(graph: PrimitiveGraph, plan: Plan) -> str:
-    """Say why a plan has no generated kernel."""
+def why_nothing_is_faster(graph: PrimitiveGraph, result: SearchResult) -> str:
+    """Say why a plan is not worth building."""
+    plan = result.plan
     linear = {v.id for v in graph.primitives() if isinstance(v.op, Linear | Opaque)}
     inside_us = sum(p.cost_us for p in plan.kernels if not linear.isdisjoint(p.candidate.body))
     share = inside_us / plan.cost_us if plan.cost_us > 0 else 1.0
+    saved = max(0.0, 1.0 - plan.bound_us / result.vendor_us) if result.vendor_us > 0 else 0.0
     return (
-        "No generated kernel is faster than what ONNX Runtime runs in its place, so the input is written unchanged: "
-        f"{share:.0%} of the time goes into convolutions, matrix products and what is fused with them."
+        f"Generated kernels could save {saved:.1%} of the time at most, so the input is written unchanged: "
+        f"{share:.0%} of the time goes into convolutions, matrix products and what ONNX Runtime has fused with them."
     )
 
 

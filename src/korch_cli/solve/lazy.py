@@ -33,11 +33,13 @@ class SearchResult:
 
     Attributes:
         plan: over the vendor's kernels and the measured ones; its `bound_us` holds for all candidates, measured or not.
+        vendor_us: cost of the best plan of the vendor's kernels alone.
         rounds: how often kernels were measured.
         solve_seconds: time in the solver.
     """
 
     plan: Plan
+    vendor_us: float
     rounds: int
     solve_seconds: float
 
@@ -71,9 +73,11 @@ def orchestrate(
         KorchError: no set of kernels computes some output.
     """
     search = _Search(graph, vendor, generated, bounds, dict(known), solver_time_s)
-    hint: Plan | None = None
-    # Where kernels were measured before, a good plan is known, and only the proof is left.
-    for quantile in _QUANTILES[:-1] if not known else ():
+    start = search.plan_of_measured()
+    hint: Plan | None = search.plan(0.0, start)
+    # Where the bounds promise no more than the gap, or kernels were measured before, only the proof is left.
+    hopeless = hint is not None and start.cost_us - hint.bound_us <= gap * start.cost_us
+    for quantile in () if hopeless or known else _QUANTILES[:-1]:
         while time.monotonic() < deadline:
             hint = search.plan(quantile, hint)
             wanted = search.unmeasured(hint)
@@ -88,7 +92,8 @@ def orchestrate(
             break
         search.measure(wanted, measure)
     bound_us = min(plan.bound_us, best.cost_us)
-    return SearchResult(replace(best, bound_us=bound_us), search.rounds, search.seconds)
+    vendor_us = search.plan_of_vendor().cost_us
+    return SearchResult(replace(best, bound_us=bound_us), vendor_us, search.rounds, search.seconds)
 
 
 @dataclass(slots=True)
@@ -108,6 +113,10 @@ class _Search:
         """Have kernels measured, and remember their times."""
         self.times.update(measure(digests))
         self.rounds += 1
+
+    def plan_of_vendor(self) -> Plan:
+        """The best plan over the vendor's kernels alone."""
+        return self._solve(self.vendor, None)
 
     def plan_of_measured(self) -> Plan:
         """The best plan over what has a measured price; it depends on the prices alone, not on how they came about."""

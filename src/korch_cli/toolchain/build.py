@@ -8,8 +8,9 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,9 +96,15 @@ def link(
     It exports the functions named `exports` alone, needs no C++ runtime, and stays loaded until the process ends.
 
     Raises:
+        MissingError: the folder of `output` cannot be written.
         KorchError: the linker fails.
     """
-    with tempfile.TemporaryDirectory(prefix="link-", dir=output.parent) as scratch:
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="link-", dir=output.parent)
+    except OSError as error:
+        where = str(output.parent)
+        raise MissingError(f"the kernel library cannot be written: {error.strerror}", where=where) from error
+    with folder as scratch:
         exported = Path(scratch) / "exported.map"
         exported.write_text(f"{{ global: {'; '.join(exports)}; local: *; }};\n", encoding="utf-8")
         made = Path(scratch) / "library.so"
@@ -155,6 +162,8 @@ class _Children:
 
     def __init__(self) -> None:
         self._running: set[subprocess.Popen[str]] = set()
+        self._stopped = False
+        self._starting = threading.Lock()
 
     def __enter__(self) -> _Children:
         return self
@@ -163,18 +172,7 @@ class _Children:
         self.kill()
 
     def run(self, arguments: Sequence[str], folder: Path, timeout_s: float) -> tuple[int, str]:
-        with subprocess.Popen(
-            list(arguments),
-            cwd=folder,
-            # What a compiler leaves behind when it is killed goes away with the folder.
-            env={**os.environ, "TMPDIR": str(folder)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        ) as child:
-            self._running.add(child)
+        with self._start(arguments, folder) as child:
             try:
                 log, _ = child.communicate(timeout=timeout_s)
             except BaseException:
@@ -185,8 +183,30 @@ class _Children:
             return child.returncode, log
 
     def kill(self) -> None:
+        """End those that run, and let no other start."""
+        with self._starting:
+            self._stopped = True
         for child in list(self._running):
             _kill(child)
+
+    def _start(self, arguments: Sequence[str], folder: Path) -> subprocess.Popen[str]:
+        # Under the lock, so that whoever stops the build sees every child that was started.
+        with self._starting:
+            if self._stopped:
+                raise CancelledError
+            child = subprocess.Popen(
+                list(arguments),
+                cwd=folder,
+                # What a compiler leaves behind when it is killed goes away with the folder.
+                env={**os.environ, "TMPDIR": str(folder)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
+            self._running.add(child)
+            return child
 
 
 def _kill(child: subprocess.Popen[str]) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from korch_cli.core.errors import KorchError, MissingError
 from korch_cli.core.progress import Silent
 from korch_cli.toolchain import BuildFailure, Compiler, compile_units, find_compiler, link
+from korch_cli.toolchain.build import _Children
 
 EXPORT = 'extern "C" __attribute__((visibility("default")))'
 ANSWER = f'#include "number.h"\n{EXPORT} int answer() {{ return KORCH_NUMBER; }}\n'
@@ -117,6 +119,57 @@ def test_an_interruption_leaves_no_compiler_behind(tmp_path: Path, monkeypatch: 
         )
     running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert "sleep 986" not in running
+
+
+def test_an_interruption_before_a_compiler_starts_lets_none_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "slow"
+    script.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nsleep 985\n", encoding="utf-8")
+    script.chmod(0o755)
+    arrived, released = threading.Event(), threading.Event()
+    write_text = Path.write_text
+
+    def written_late(path: Path, data: str, encoding: str | None = None) -> int:
+        arrived.set()
+        assert released.wait(60)
+        return write_text(path, data, encoding)
+
+    def interrupted(_futures: object) -> object:
+        assert arrived.wait(60)
+        raise KeyboardInterrupt
+
+    kill = _Children.kill
+
+    def killed(children: _Children) -> None:
+        kill(children)
+        released.set()
+
+    monkeypatch.setattr("korch_cli.toolchain.build.as_completed", interrupted)
+    monkeypatch.setattr(_Children, "kill", killed)
+    monkeypatch.setattr(Path, "write_text", written_late)
+    slow = Compiler((str(script),), (), "slow")
+    with pytest.raises(KeyboardInterrupt):
+        compile_units(slow, {"a": "1"}, {}, tmp_path / "c", jobs=1, progress=Silent(), timeout_s=5.0)
+    assert not (tmp_path / "started").exists()
+
+
+def test_what_a_failing_compiler_wrote_is_no_object(compiler: Compiler, tmp_path: Path) -> None:
+    script = tmp_path / "half"
+    script.write_text("#!/bin/sh\nfor last; do :; done\necho half > $last\nexit 1\n", encoding="utf-8")
+    script.chmod(0o755)
+    half = replace(compiler, command=(str(script),))
+    cache = tmp_path / "cache"
+    built = compile_units(half, {"unit": ANSWER}, HEADERS, cache, jobs=1, progress=Silent())["unit"]
+    assert isinstance(built, BuildFailure)
+    assert not list(cache.rglob("*.o"))
+    assert compiled(compiler, ANSWER, cache, HEADERS).stat().st_size > len("half\n")
+
+
+def test_a_folder_that_takes_no_library_is_explained(compiler: Compiler, tmp_path: Path) -> None:
+    made = compiled(compiler, ANSWER, tmp_path, HEADERS)
+    with pytest.raises(MissingError, match="cannot be written"):
+        link(compiler, [made], made / "answer.so", exports=("answer",))
 
 
 def test_a_cache_that_cannot_be_written_is_explained(compiler: Compiler, tmp_path: Path) -> None:
