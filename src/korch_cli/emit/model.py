@@ -57,18 +57,16 @@ def build_model(
     writing.outputs()
     opset = model.opsets.get("", DEFAULT_OPSET)
     functions = [kernel_function(body, name, domain, opset) for name, body in sorted(used.items())]
-    return _assembled(model, writing, functions, domain, opset)
+    return _assembled(writing, functions, domain, opset)
 
 
-def _assembled(
-    model: Model, writing: Writing, functions: list[onnx.FunctionProto], domain: str, opset: int
-) -> onnx.ModelProto:
+def _assembled(writing: Writing, functions: list[onnx.FunctionProto], domain: str, opset: int) -> onnx.ModelProto:
     result = onnx.ModelProto()
     result.CopyFrom(writing.source)
     del result.graph.node[:]
     result.graph.node.extend(writing.nodes)
     _replace_initializers(result, writing)
-    _replace_value_info(result.graph, model, writing)
+    _replace_value_info(result.graph, writing)
     if not functions:
         return result
     if result.ir_version < _FIRST_IR_WITH_DEFAULTS:
@@ -104,23 +102,15 @@ def _replace_initializers(result: onnx.ModelProto, writing: Writing) -> None:
             graph.input.append(helper.make_tensor_value_info(name, tensor.data_type, tuple(tensor.dims)))
 
 
-def _replace_value_info(graph: onnx.GraphProto, model: Model, writing: Writing) -> None:
-    """State the type of everything that a kernel writes, and of what else is known."""
+def _replace_value_info(graph: onnx.GraphProto, writing: Writing) -> None:
+    """State the type of everything that a kernel writes, and of nothing else.
+
+    ONNX Runtime takes what a model states for true, and kernels rely on what ONNX Runtime says of their operands. About
+    other tensors it says what it infers; where it infers nothing, kernels look at their operands in every run.
+    """
     outputs = {output.name for output in graph.output}
-    stated = {info.name: info for info in graph.value_info}
-    kept: list[onnx.ValueInfoProto] = []
-    for name in writing.written:
-        if name in outputs:
-            continue
-        typed = writing.types.get(name) or model.types.get(name)
-        if typed is not None:
-            kept.append(tensor_info(name, typed))
-        elif name in stated:
-            info = onnx.ValueInfoProto()
-            info.CopyFrom(stated[name])
-            kept.append(info)
     del graph.value_info[:]
-    graph.value_info.extend(kept)
+    graph.value_info.extend(tensor_info(name, typed) for name, typed in writing.types.items() if name not in outputs)
 
 
 def _keep(field: Any, wanted: Iterable[bool]) -> None:

@@ -93,7 +93,8 @@ class Laboratory:
                     self.results[digest].append((kernel, known))
         for kernel, result in self._experiments(todo):
             self.measured += 1
-            self.bench.store.put_kernel(self._key(kernel), result)
+            if _is_lasting(result):
+                self.bench.store.put_kernel(self._key(kernel), result)
             self.results[kernel.digest].append((kernel, result))
         self._count_failures(digests)
         return {digest: self.cost(digest) for digest in digests}
@@ -208,6 +209,11 @@ def _entry(body: KernelBody, kernel: Kernel) -> LibraryEntry:
     inputs = tuple(value.type for value in body.graph.inputs())
     outputs = tuple(body.graph.values[v].type for v in body.graph.outputs)
     return LibraryEntry(kernel, inputs, outputs)
+
+
+def _is_lasting(result: KernelResult) -> bool:
+    """Whether another run would find the same: a full disk or a machine that was too busy is no fault of the kernel."""
+    return result.failure is None or result.failure.startswith(("It computes", "It returns"))
 
 
 def _kind_of(failure: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onnxruntime
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from korch_cli.core.artifact import LibraryEntry
@@ -40,6 +40,7 @@ def built(folder: Path, count: int) -> Path:
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.text(st.sampled_from('ab \\?/*"\n\r\v\f\x1c\x85\u2028\0é'), max_size=200))
+@example("a trigraph ??/")
 def test_no_comment_ends_or_continues(comment: str) -> None:
     plain, said = (registration_unit(DOMAIN, [ENTRY], comments) for comments in ({}, {"k0": comment}))
     lines = re.split(r"[\n\r\v\f\x85\u2028\u2029]", said)

@@ -126,7 +126,7 @@ struct Operator {
   const Kernel* kernel;
 };
 
-// An operator in a session. `checked[i]` says that the graph itself guarantees the shape of input i.
+// An operator in a session. `checked[i]` says that a run need not look at the shape of input i: see create().
 struct Instance {
   const Operator* owner;
   bool checked[1];
@@ -180,9 +180,10 @@ inline Status* wrong_shape(Api api, const Kernel& kernel, size_t input) {
   return fail(api, text);
 }
 
-// Kernels read their operands with the shapes they were generated for. Where the graph states those very shapes, ONNX
-// Runtime guarantees them and a run checks nothing (asking costs 0.24 us an input); where it states others, the session
-// is refused; where it states none, every run checks.
+// Kernels read their operands with the shapes they were generated for. Where ONNX Runtime knows those very shapes, a
+// run checks nothing (asking costs 0.2 us an input); where it knows others, the session is refused; where it knows
+// none, every run checks. What it knows is what it infers, what it enforces (for the inputs of the graph), and what it
+// believes: value_info that a model states falsely about another tensor is not found out here.
 inline Status* create(const CustomOp* op, Api api, const KernelInfo* info, void** result) {
   const Operator& owner = self(op);
   const Kernel& kernel = *owner.kernel;
