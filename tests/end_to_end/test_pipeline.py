@@ -24,7 +24,8 @@ from korch_cli.core.model import Bindings
 from korch_cli.core.progress import Silent
 from korch_cli.core.record import Comparison, Ratio, Samples
 from korch_cli.measure import measure_kernels
-from korch_cli.pipeline import Settings, optimize
+from korch_cli.pipeline import Settings, build_fusions, optimize, plan_fusion
+from korch_cli.toolchain import find_compiler
 
 SHAPE = [1, 16, 24, 40]
 
@@ -214,3 +215,27 @@ def test_a_missing_compiler_is_noticed_before_anything_is_written(
     with pytest.raises(MissingError, match="no such program"):
         optimize(settings, Silent())
     assert not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.slow
+def test_forced_fusion_leaves_no_operator_that_can_be_generated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KORCH_CACHE_DIR", str(tmp_path / "cache"))
+    source = attention_block(tmp_path / "in.onnx")
+    output = tmp_path / "fast.onnx"
+    record = optimize(replace(settings_for(source, output), force_fusion=True), Silent())
+    assert record.changed
+    assert record.comparison is None
+    assert record.search.measured == 0
+    assert [v.passed for v in record.verdicts] == [True, True]
+    left = {node.op_type for node in onnx.load(str(output)).graph.node if not node.domain.startswith("korch.")}
+    assert left <= {"Conv", "MatMul", "Gemm", "Reshape"}
+
+    fusion = plan_fusion(source, Bindings({"batch": 1}, {}))
+    assert fusion.kernels == sum(n.domain.startswith("korch.") for n in onnx.load(str(output)).graph.node)
+    library = tmp_path / "own.so"
+    build_fusions([fusion], [tmp_path / "own.onnx"], library, find_compiler(None), tmp_path / "cache" / "objects", 2)
+    expected = run(source, FEEDS, None, optimize=False)
+    for got, want in zip(run(tmp_path / "own.onnx", FEEDS, library, optimize=True), expected, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)

@@ -56,6 +56,9 @@ if TYPE_CHECKING:
     show_default="$KORCH_CXX, or the first that works of g++, clang++, c++ and zig",
     help="The C++ compiler.",
 )
+@click.option(
+    "--force-fusion", is_flag=True, help="For tests: fuse all that can be generated, whatever it costs; time nothing."
+)
 @format_flag
 @click.option("--report", type=MODEL, default=None, help="Also write the result as JSON to this file.")
 @click.option("-v", "--verbose", is_flag=True, help="List every kernel and every reason in the result.")
@@ -75,6 +78,7 @@ def optimize(
     solver_time: float,
     max_kernel_size: int,
     cxx: str | None,
+    force_fusion: bool,
     form: str,
     report: Path | None,
     verbose: bool,
@@ -104,6 +108,7 @@ def optimize(
         solver_time_s=solver_time,
         max_primitives=max_kernel_size,
         compiler=cxx,
+        force_fusion=force_fusion,
     )
     with show_progress(quiet=quiet) as progress:
         record: OptimizeRecord = pipeline.optimize(settings, progress)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from korch_cli.core.kernel import Kernel, Timing
+from korch_cli.core.kernel import Kernel, KernelBody, Timing
 from korch_cli.core.types import TensorType
 
 
@@ -22,6 +22,12 @@ class LibraryEntry:
     kernel: Kernel
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
+
+    @classmethod
+    def of(cls, body: KernelBody, kernel: Kernel) -> LibraryEntry:
+        """Return the entry of a kernel that computes `body`."""
+        inputs = tuple(value.type for value in body.graph.inputs())
+        return cls(kernel, inputs, tuple(body.graph.values[v].type for v in body.graph.outputs))
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,7 @@ class Laboratory:
 
     def entry(self, kernel: Kernel) -> LibraryEntry:
         """Return what a library has to know of a kernel."""
-        return _entry(cut(self.graph, self.representatives[kernel.digest]), kernel)
+        return LibraryEntry.of(cut(self.graph, self.representatives[kernel.digest]), kernel)
 
     def _generated(self, body: KernelBody) -> tuple[Kernel, ...]:
         try:
@@ -171,7 +171,7 @@ class Laboratory:
         )
 
     def _linked(self, built: Sequence[tuple[KernelBody, Kernel]], objects: Mapping[str, Path | BuildFailure]) -> Path:
-        entries = [_entry(body, kernel) for body, kernel in built]
+        entries = [LibraryEntry.of(body, kernel) for body, kernel in built]
         library = self.bench.folder / f"probe{self.measured}.so"
         self.build(_DOMAIN, entries, {}, objects, library)
         return library
@@ -196,19 +196,13 @@ class Laboratory:
         link(self.bench.compiler, parts, library)
 
     def _job(self, body: KernelBody, kernel: Kernel, library: Path) -> KernelJob:
-        entry = _entry(body, kernel)
+        entry = LibraryEntry.of(body, kernel)
         size_bytes = sum(t.size_bytes for t in (*entry.inputs, *entry.outputs))
         replicas = max(2, min(_MAX_REPLICAS, _REPLICA_BYTES // max(1, size_bytes)))
         proto, inputs = probe_model(body, kernel.name, _DOMAIN, opset=self.bench.opset, replicas=replicas)
         path = self.bench.folder / f"{kernel.name}.onnx"
         save_model(proto, self.bench.folder, path)
         return KernelJob(body.digest, kernel.name, path, _DOMAIN, replicas, library, inputs, rtol=1e-4, atol=1e-5)
-
-
-def _entry(body: KernelBody, kernel: Kernel) -> LibraryEntry:
-    inputs = tuple(value.type for value in body.graph.inputs())
-    outputs = tuple(body.graph.values[v].type for v in body.graph.outputs)
-    return LibraryEntry(kernel, inputs, outputs)
 
 
 def _is_lasting(result: KernelResult) -> bool:

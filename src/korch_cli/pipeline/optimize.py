@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from korch_cli.core.check import check
+from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import CandidateKind
 from korch_cli.core.model import Model
 from korch_cli.core.progress import Progress
 from korch_cli.core.record import OptimizeRecord
+from korch_cli.core.types import Array
 from korch_cli.emit import save_model, staging
 from korch_cli.fission import fission
 from korch_cli.load import load
 from korch_cli.measure import ProfileStore, calibrate, default_folder, machine_identity
 from korch_cli.pipeline.delivery import Delivery, Outcome
+from korch_cli.pipeline.forced import force_search
 from korch_cli.pipeline.laboratory import Bench, probe_builder
 from korch_cli.pipeline.prices import priced_vendor
 from korch_cli.pipeline.search import Search, prepare_search
@@ -55,21 +58,39 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
             check(graph)
         inputs = [(name, model.types[name]) for name in model.inputs]
         feeds = draw_inputs(prepared, inputs, seed=settings.seed, runs=_INPUT_SETS)
-        with clock("calibrate"):
-            bench = _bench(settings, Path(scratch), model)
-            progress.stage("Calibrating the machine")
-            limits = calibrate(settings.threads, bench.store, probe_builder(bench, progress))
-        progress.stage("Profiling ONNX Runtime on the model")
-        with clock("profile"):
-            vendor = priced_vendor(model, graph, prepared, feeds[0], bench)
-        progress.stage("Enumerating candidate kernels")
-        with clock("candidates"):
-            search = prepare_search(settings, graph, vendor, limits, bench, clock.start + settings.budget_s, progress)
+        bench = _bench(settings, Path(scratch), model)
+        search = _search(settings, model, graph, prepared, feeds[0], bench, clock, progress)
         delivery = Delivery(settings, model, graph, search.laboratory, feeds, prepared, staged, progress)
         outcome, result = _deliver(search, delivery, clock)
         written = delivery.write(outcome)
-    environment = describe_environment(search, limits)
+    environment = describe_environment(search)
     return summarize(settings, model, search, result, outcome, written, environment, clock.seconds)
+
+
+def _search(
+    settings: Settings,
+    model: Model,
+    graph: PrimitiveGraph,
+    prepared: Path,
+    feeds: Mapping[str, Array],
+    bench: Bench,
+    clock: _Clock,
+    progress: Progress,
+) -> Search:
+    """Find out what the machine can do and what ONNX Runtime takes; then enumerate what could be generated instead."""
+    deadline = clock.start + settings.budget_s
+    if settings.force_fusion:
+        with clock("candidates"):
+            return force_search(settings, model, graph, bench, deadline, progress)
+    with clock("calibrate"):
+        progress.stage("Calibrating the machine")
+        limits = calibrate(settings.threads, bench.store, probe_builder(bench, progress))
+    progress.stage("Profiling ONNX Runtime on the model")
+    with clock("profile"):
+        vendor = priced_vendor(model, graph, prepared, feeds, bench)
+    progress.stage("Enumerating candidate kernels")
+    with clock("candidates"):
+        return prepare_search(settings, graph, vendor, limits, bench, deadline, progress)
 
 
 def _deliver(search: Search, delivery: Delivery, clock: _Clock) -> tuple[Outcome, SearchResult]:
@@ -80,7 +101,8 @@ def _deliver(search: Search, delivery: Delivery, clock: _Clock) -> tuple[Outcome
         with clock("search"):
             result = search.run()
         generated = any(p.candidate.kind is CandidateKind.GENERATED for p in result.plan.kernels)
-        if not generated or result.plan.cost_us > (1 - _LEAST_GAIN) * result.vendor_us:
+        forced = search.settings.force_fusion
+        if not generated or (not forced and result.plan.cost_us > (1 - _LEAST_GAIN) * result.vendor_us):
             return replace(outcome, reason=why_nothing_is_faster(search.graph, result), guilty=tuple(guilty)), result
         with clock("build"):
             built = delivery.build(result.plan)
@@ -88,7 +110,7 @@ def _deliver(search: Search, delivery: Delivery, clock: _Clock) -> tuple[Outcome
             verdicts = delivery.verify(built)
         if all(verdict.passed for verdict in verdicts):
             with clock("compare"):
-                outcome = delivery.judged(built)
+                outcome = Outcome(built, _FORCED.format(len(built.bodies))) if forced else delivery.judged(built)
             return replace(outcome, verdicts=verdicts, guilty=tuple(guilty)), result
         with clock("verify"):
             blamed = delivery.blame(built)
@@ -100,6 +122,7 @@ def _deliver(search: Search, delivery: Delivery, clock: _Clock) -> tuple[Outcome
     return replace(outcome, guilty=tuple(guilty)), result
 
 
+_FORCED = "All that can be generated is in {} custom nodes, as --force-fusion asks; nothing was timed."
 _DIFFERENT = "The optimised outputs differ from the input's by more than the tolerance; the input is written unchanged."
 
 

@@ -53,7 +53,7 @@ class Search:
         measures more only if it has a larger budget or asks for a smaller gap.
         """
         store, key = self.laboratory.bench.store, self._key()
-        earlier = store.document(key)
+        earlier = None if self.settings.force_fusion else store.document(key)
         deadline = self.deadline
         if earlier is not None and not self.excluded:
             if earlier["budget_s"] >= self.settings.budget_s and earlier["gap"] <= self.settings.gap:
@@ -76,7 +76,7 @@ class Search:
             solver_time_s=self.settings.solver_time_s,
         )
         check_plan(self.graph, result.plan)
-        if deadline == self.deadline:
+        if deadline == self.deadline and not self.settings.force_fusion:
             limits = {"budget_s": self.settings.budget_s, "gap": self.settings.gap}
             store.put_document(key, {"digests": list(self.laboratory.results), **limits})
         return result

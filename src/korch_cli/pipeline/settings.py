@@ -32,6 +32,7 @@ class Settings:
         solver_time_s: seconds that one solution of the program may take.
         max_primitives: primitives in one kernel.
         compiler: the C++ compiler to use, None for the first that works.
+        force_fusion: put everything that can be generated into kernels and time nothing.
     """
 
     source: Path
@@ -47,3 +48,4 @@ class Settings:
     solver_time_s: float = 20.0
     max_primitives: int = 16
     compiler: str | None = None
+    force_fusion: bool = False

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import CandidateKind
-from korch_cli.core.machine import MachineLimits
 from korch_cli.core.model import Model
 from korch_cli.core.primitive import Linear, Opaque
 from korch_cli.core.record import KernelRecord, OptimizeRecord, SearchRecord
@@ -49,15 +48,15 @@ def summarize(
     )
 
 
-def describe_environment(search: Search, limits: MachineLimits) -> dict[str, str]:
+def describe_environment(search: Search) -> dict[str, str]:
     """Return the versions and the machine that the figures hold for."""
     return {
         "korch": __version__,
         "python": platform.python_version(),
         "onnx": importlib.metadata.version("onnx"),
-        "machine": limits.identity,
+        "machine": search.laboratory.bench.identity,
         "compiler": search.laboratory.bench.compiler.identity,
-        "threads": str(limits.threads),
+        "threads": str(search.laboratory.bench.threads),
     }
 
 
@@ -94,7 +93,7 @@ def _search_record(model: Model, search: Search, result: SearchResult) -> Search
 
 
 def _kernel_records(model: Model, search: Search, outcome: Outcome) -> tuple[KernelRecord, ...]:
-    if outcome.built is None:
+    if outcome.built is None or search.settings.force_fusion:
         return ()
     chosen = [p.candidate for p in outcome.built.plan.kernels if p.candidate.kind is CandidateKind.GENERATED]
     uses = Counter(c.digest for c in chosen)

@@ -1,0 +1,158 @@
+"""Fusion whatever it costs: everything the code generator accepts goes into generated kernels, and nothing is timed.
+
+This is how tests reach every kernel; a user has no use for the models that it makes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from korch_cli.candidates import SearchLimits, cut, enumerate_candidates, single_operators
+from korch_cli.codegen import generate, headers
+from korch_cli.core.artifact import KernelResult, LibraryEntry
+from korch_cli.core.check import check
+from korch_cli.core.errors import KorchError, Refusal
+from korch_cli.core.graph import PrimitiveGraph
+from korch_cli.core.kernel import Candidate, CandidateKind, Kernel, KernelBody, Timing, TimingSource
+from korch_cli.core.model import Bindings, Model
+from korch_cli.core.plan import Plan, Priced
+from korch_cli.core.progress import Progress, Silent
+from korch_cli.emit import build_model, can_be_function, ort_headers, registration_unit, save_model
+from korch_cli.fission import fission
+from korch_cli.load import load
+from korch_cli.pipeline.laboratory import Bench, Laboratory
+from korch_cli.pipeline.search import Search
+from korch_cli.pipeline.settings import Settings
+from korch_cli.rewrite import rewrite
+from korch_cli.solve import check_plan, solve
+from korch_cli.toolchain import BuildFailure, Compiler, compile_units, link
+
+KERNEL_US, OPERATOR_US = 1.0, 1000.0
+"""What a generated kernel and one of ONNX Runtime's own count for: as few operators as possible, in few kernels."""
+_SOLVER_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """A model with its forced plan.
+
+    Attributes:
+        model: the loaded model.
+        graph: its primitives.
+        plan: the kernels that run.
+        bodies: the generated candidates of the plan, cut out of the graph.
+        chosen: for each digest of the plan, the kernel.
+        rejected: distinct candidates that the code generator or the standard operators refuse, by sentence.
+    """
+
+    model: Model
+    graph: PrimitiveGraph
+    plan: Plan
+    bodies: Mapping[Candidate, KernelBody]
+    chosen: Mapping[str, Kernel]
+    rejected: Mapping[str, int]
+
+    @property
+    def kernels(self) -> int:
+        """How many custom nodes the output has."""
+        return len(self.bodies)
+
+
+def plan_fusion(source: Path, bindings: Bindings, *, max_primitives: int = 16) -> Fusion:
+    """Load a model and plan it so that as little as possible is left to ONNX Runtime's own kernels.
+
+    Raises:
+        KorchError: as `load` does.
+    """
+    model = load(source, bindings)
+    graph = rewrite(fission(model))
+    check(graph)
+    candidates = enumerate_candidates(graph, SearchLimits(max_primitives=max_primitives)).candidates
+    representatives = {c.digest: c for c in reversed(candidates)}
+    kernels, rejected = accepted_kernels(graph, representatives, model.opsets.get("", 1))
+    priced = [Priced(c, KERNEL_US) for c in candidates if c.digest in kernels]
+    plan = solve(graph, [*forced_vendor(model, graph), *priced], time_limit_s=_SOLVER_SECONDS)
+    check_plan(graph, plan)
+    generated = [p.candidate for p in plan.kernels if p.candidate.kind is CandidateKind.GENERATED]
+    bodies = {c: cut(graph, c) for c in generated}
+    return Fusion(model, graph, plan, bodies, {c.digest: kernels[c.digest] for c in generated}, rejected)
+
+
+def build_fusions(
+    fusions: Sequence[Fusion], outputs: Sequence[Path], library: Path, compiler: Compiler, objects: Path, jobs: int
+) -> None:
+    """Write one model for each fusion, and one kernel library for all of them.
+
+    Args:
+        fusions: what to build.
+        outputs: the model to write for each.
+        library: the shared library to write.
+        compiler: builds the kernels.
+        objects: folder in which compiled kernels are kept.
+        jobs: compilers that run at the same time.
+
+    Raises:
+        KorchError: a kernel does not compile, or a file cannot be written.
+    """
+    entries: dict[str, LibraryEntry] = {}
+    for fusion in fusions:
+        for candidate, body in fusion.bodies.items():
+            kernel = fusion.chosen[candidate.digest]
+            entries.setdefault(kernel.name, LibraryEntry.of(body, kernel))
+    ordered = [entries[name] for name in sorted(entries)]
+    domain = "korch." + hashlib.sha256("\n".join(sorted(entries)).encode()).hexdigest()[:8]
+    units = {e.kernel.name: e.kernel.source for e in ordered}
+    built = compile_units(compiler, units, headers(), objects, jobs=jobs, progress=Silent())
+    registration = {"registration": registration_unit(domain, ordered, {})}
+    built |= compile_units(compiler, registration, ort_headers(), objects, jobs=1, progress=Silent())
+    for name, result in built.items():
+        if isinstance(result, BuildFailure):
+            raise KorchError(f"the kernel {name} does not compile: {result.sentence}")
+    link(compiler, [path for path in built.values() if isinstance(path, Path)], library)
+    for fusion, output in zip(fusions, outputs, strict=True):
+        proto = build_model(fusion.model, fusion.graph, fusion.plan, fusion.bodies, fusion.chosen, domain)
+        save_model(proto, fusion.model.path.parent, output)
+
+
+def force_search(
+    settings: Settings, model: Model, graph: PrimitiveGraph, bench: Bench, deadline: float, progress: Progress
+) -> Search:
+    """Return a search in which every accepted kernel has the same time, and every operator a longer one."""
+    candidates = enumerate_candidates(graph, SearchLimits(max_primitives=settings.max_primitives))
+    representatives = {c.digest: c for c in reversed(candidates.candidates)}
+    kernels, rejected = accepted_kernels(graph, representatives, bench.opset)
+    timing = Timing(KERNEL_US, KERNEL_US, KERNEL_US, 0, TimingSource.BOUND)
+    results = {
+        digest: [(kernels[digest], KernelResult(kernels[digest].name, timing, None, None))] if digest in kernels else []
+        for digest in representatives
+    }
+    laboratory = Laboratory(graph, representatives, bench, progress, results, rejected)
+    bounds = dict.fromkeys(representatives, KERNEL_US)
+    return Search(settings, graph, forced_vendor(model, graph), candidates, bounds, laboratory, deadline)
+
+
+def accepted_kernels(
+    graph: PrimitiveGraph, representatives: Mapping[str, Candidate], opset: int
+) -> tuple[dict[str, Kernel], Counter[str]]:
+    """Return the first kernel of every digest that can be generated and said with standard operators, and refusals."""
+    kernels: dict[str, Kernel] = {}
+    rejected: Counter[str] = Counter()
+    for digest, candidate in representatives.items():
+        body = cut(graph, candidate)
+        try:
+            unsayable = can_be_function(body, opset)
+            if unsayable is not None:
+                raise Refusal(unsayable)
+            kernels[digest] = generate(body)[0]
+        except Refusal as refusal:
+            rejected[refusal.sentence] += 1
+    return kernels, rejected
+
+
+def forced_vendor(model: Model, graph: PrimitiveGraph) -> tuple[Priced, ...]:
+    """Return every operator as a kernel that a plan takes only if nothing else computes the same."""
+    return tuple(Priced(c, OPERATOR_US) for c in single_operators(model, graph))
