@@ -184,6 +184,8 @@ def _linear(op: Linear, result: TensorType, args: list[TensorType]) -> None:
         _matmul(op, result, args)
     elif op.kind == "conv":
         _conv(op, result, args)
+    elif op.kind == "conv_transpose":
+        _conv_transpose(op, result, args)
     else:
         raise ValueError(f"there is no product {op.kind}")
 
@@ -196,27 +198,52 @@ def _matmul(op: Linear, result: TensorType, args: list[TensorType]) -> None:
     _shape(result, (*broadcast_shapes(left.shape[:-2], right.shape[:-2]), left.shape[-2], right.shape[-1]))
 
 
+_CONV = frozenset({"strides", "dilations", "before", "after", "group"})
+
+
 def _conv(op: Linear, result: TensorType, args: list[TensorType]) -> None:
     operand, weight = args
-    attributes = dict(op.attributes)
-    names = {"strides", "dilations", "before", "after", "group"}
-    _need(attributes.keys() == names, f"a conv has the attributes {sorted(names)}")
-    group = attributes.pop("group")
-    amounts = {name: amount for name, amount in attributes.items() if isinstance(amount, tuple)}
-    if not isinstance(group, int) or len(amounts) != len(attributes):
-        raise ValueError("group is a number, and strides, dilations, before and after are one for each axis")
-    _need(group >= 1, "group is at least 1")
-    _need(operand.rank == weight.rank == result.rank >= 3, "the operands and the result of a conv differ in rank")
+    group, amounts = _geometry(op, _CONV, result, args)
     _need(operand.shape[1] == weight.shape[1] * group, f"{operand} does not have the channels that {weight} takes")
     _need(weight.shape[0] % group == 0, f"the channels of {weight} do not divide into {group} groups")
-    window = weight.shape[2:]
-    _window(window, **amounts)
     spatial = []
     for axis, extent in enumerate(operand.shape[2:]):
-        span = amounts["dilations"][axis] * (window[axis] - 1) + 1
+        span = amounts["dilations"][axis] * (weight.shape[axis + 2] - 1) + 1
         room = extent + amounts["before"][axis] + amounts["after"][axis] - span
         spatial.append(room // amounts["strides"][axis] + 1)
     _shape(result, (operand.shape[0], weight.shape[0], *spatial))
+
+
+def _conv_transpose(op: Linear, result: TensorType, args: list[TensorType]) -> None:
+    operand, weight = args
+    group, amounts = _geometry(op, _CONV | {"output_padding"}, result, args)
+    _need(operand.shape[1] == weight.shape[0], f"{operand} does not have the channels that {weight} takes")
+    _need(weight.shape[0] % group == 0, f"the channels of {weight} do not divide into {group} groups")
+    spatial = []
+    for axis, extent in enumerate(operand.shape[2:]):
+        span = amounts["dilations"][axis] * (weight.shape[axis + 2] - 1) + 1
+        reach = (extent - 1) * amounts["strides"][axis] + amounts["output_padding"][axis] + span
+        spatial.append(reach - amounts["before"][axis] - amounts["after"][axis])
+    _shape(result, (operand.shape[0], weight.shape[1] * group, *spatial))
+
+
+def _geometry(
+    op: Linear, names: frozenset[str], result: TensorType, args: list[TensorType]
+) -> tuple[int, dict[str, tuple[int, ...]]]:
+    """Check what all convolutions have in common; return the number of groups and the amounts for each axis."""
+    operand, weight = args
+    attributes = dict(op.attributes)
+    _need(attributes.keys() == names, f"a {op.kind} has the attributes {sorted(names)}")
+    group = attributes.pop("group")
+    amounts = {name: amount for name, amount in attributes.items() if isinstance(amount, tuple)}
+    if not isinstance(group, int) or len(amounts) != len(attributes):
+        raise ValueError("group is a number, and all others are one for each axis")
+    _need(group >= 1, "group is at least 1")
+    _need(operand.rank == weight.rank == result.rank >= 3, f"the operands and the result of a {op.kind} differ in rank")
+    padding = amounts.get("output_padding", (0,) * (operand.rank - 2))
+    _need(len(padding) == operand.rank - 2 and min(padding) >= 0, "there is no output padding for each axis")
+    _window(weight.shape[2:], *(amounts[name] for name in ("strides", "dilations", "before", "after")))
+    return group, amounts
 
 
 def _window(

@@ -202,6 +202,8 @@ def _linear(op: Linear, args: list[Array], typed: TensorType) -> Array:
     if op.kind == "matmul":
         return np.asarray(np.matmul(args[0], args[1]))
     attributes: dict[str, Any] = dict(op.attributes)
+    if op.kind == "conv_transpose":
+        return _conv_transpose(args[0], args[1], typed, **attributes)
     return _conv(args[0], args[1], typed, **attributes)
 
 
@@ -225,6 +227,36 @@ def _conv(
     for position, part in enumerate(_window_parts(padded, window, strides, dilations, spatial)):
         total += np.matmul(weights[..., position], part.reshape(x.shape[0], group, w.shape[1], pixels))
     return total.reshape(typed.shape)
+
+
+def _conv_transpose(
+    x: Array,
+    w: Array,
+    typed: TensorType,
+    *,
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...],
+    before: tuple[int, ...],
+    group: int,
+    output_padding: tuple[int, ...],
+    **_after: tuple[int, ...],
+) -> Array:
+    """Add one matrix product for each position of the window where that position lands in the result."""
+    spatial, window = x.shape[2:], w.shape[2:]
+    pixels = int(np.prod(spatial, dtype=np.int64))
+    images = x.reshape(x.shape[0], group, x.shape[1] // group, pixels)
+    weights = w.reshape(group, w.shape[0] // group, w.shape[1], -1).swapaxes(1, 2)
+    full = [
+        (extent - 1) * stride + (taps - 1) * dilation + 1 + max(extra, 0)
+        for extent, stride, taps, dilation, extra in zip(
+            spatial, strides, window, dilations, output_padding, strict=True
+        )
+    ]
+    total = np.zeros((x.shape[0], w.shape[1] * group, *full), x.dtype)
+    for position, part in enumerate(_window_parts(total, window, strides, dilations, spatial)):
+        np.add(part, np.matmul(weights[..., position], images).reshape(part.shape), out=part)
+    kept = [slice(start, start + extent) for start, extent in zip(before, typed.shape[2:], strict=True)]
+    return total[(slice(None), slice(None), *kept)]
 
 
 _RULES: dict[type, _Rule] = {

@@ -172,7 +172,10 @@ class Linear:
 
     `matmul`: operands [..., m, k] and [..., k, n], batch axes broadcast, both of rank >= 2; no attributes.
     `conv`: operands x [n, c, spatial...] and w [m, c/group, window...]; attributes strides, dilations, before, after,
-    group as in ONNX Conv. A bias is an Elementwise that follows. `attributes` are sorted by name.
+    group as in ONNX Conv.
+    `conv_transpose`: operands x [n, c, spatial...] and w [c, m/group, window...]; the same attributes and
+    output_padding, as in ONNX ConvTranspose.
+    A bias is an Elementwise that follows. `attributes` are sorted by name.
     """
 
     kind: str

@@ -31,6 +31,7 @@ from korch_cli.core.primitive import (
 )
 from korch_cli.core.types import Array, DType
 from korch_cli.emit.clamps import Clamp
+from korch_cli.emit.elementwise import elementwise, held_in
 from korch_cli.emit.windows import window_reduce
 
 OLDEST_OPSET = 9
@@ -39,46 +40,11 @@ OLDEST_OPSET = 9
 _SLICE_HAS_OPERANDS = 10
 """Before this opset Slice has attributes and no steps."""
 _PAD_HAS_OPERANDS = 11
-"""Before this opset Pad and Clip have attributes, Round does not exist, and Equal takes no floats."""
+"""Before this opset Pad and Clip have attributes."""
 
-_NUMBERS_ARE_EQUAL = 12
-"""From this opset on Max, Min and Pow take integers."""
 _ZERO_IS_AN_EXTENT = 14
 """From this opset on Reshape can be told that a zero does not mean to copy an extent."""
-_NARROW = frozenset({DType.I8, DType.U8, DType.I16, DType.U16})
-_OPERATORS = {
-    "abs": "Abs",
-    "add": "Add",
-    "and": "And",
-    "ceil": "Ceil",
-    "cos": "Cos",
-    "div": "Div",
-    "equal": "Equal",
-    "erf": "Erf",
-    "exp": "Exp",
-    "floor": "Floor",
-    "greater": "Greater",
-    "less": "Less",
-    "log": "Log",
-    "max": "Max",
-    "min": "Min",
-    "mul": "Mul",
-    "neg": "Neg",
-    "not": "Not",
-    "or": "Or",
-    "pow": "Pow",
-    "reciprocal": "Reciprocal",
-    "round": "Round",
-    "sigmoid": "Sigmoid",
-    "sign": "Sign",
-    "sin": "Sin",
-    "softplus": "Softplus",
-    "sqrt": "Sqrt",
-    "sub": "Sub",
-    "tanh": "Tanh",
-    "where": "Where",
-    "xor": "Xor",
-}
+
 _REDUCTIONS = {"sum": "ReduceSum", "mean": "ReduceMean", "max": "ReduceMax", "min": "ReduceMin", "prod": "ReduceProd"}
 
 
@@ -159,87 +125,12 @@ class FunctionBody:
         rule(self, value, [self.operand(a) for a in value.args], self.names[value.id])
 
 
-def _elementwise(body: FunctionBody, value: Value, args: list[str], out: str) -> None:
-    assert isinstance(value.op, Elementwise)
-    function = value.op.function
-    operand = body.graph.args(value)[-1].type.dtype
-    if function == "cast":
-        body.node("Cast", args, out, to=value.type.dtype.onnx)
-        return
-    held = _held_in(function, operand, body.opset)
-    if held is operand:
-        _function(body, function, operand, args, out)
-        return
-    # The condition of where, and the result of a comparison, are bool whatever they are about.
-    first = 1 if function == "where" else 0
-    wide = [*args[:first], *(body.cast(a, held, f"{out}_arg{i}") for i, a in enumerate(args[first:]))]
-    if value.type.dtype is not operand:
-        _function(body, function, held, wide, out)
-        return
-    _function(body, function, held, wide, f"{out}_wide")
-    body.cast(f"{out}_wide", operand, out)
-
-
-def _function(body: FunctionBody, function: str, dtype: DType, args: list[str], out: str) -> None:
-    """Add the nodes of an elementwise function on operands of a type that ONNX Runtime computes with."""
-    if dtype is DType.F64 and function in ("erf", "softplus"):
-        raise Refusal(f"ONNX Runtime has no {function} for f64.")
-    if body.opset < _PAD_HAS_OPERANDS and (
-        function == "round" or (dtype.is_float and function in ("equal", "greater_equal", "less_equal"))
-    ):
-        raise Refusal(f"Opset {body.opset} has no {function} for {dtype.text}.")
-    if function in ("greater_equal", "less_equal"):
-        if body.opset >= 12:
-            body.node("GreaterOrEqual" if function == "greater_equal" else "LessOrEqual", args, out)
-            return
-        # Not the negation of the opposite, which differs for NaN.
-        strict = body.node("Greater" if function == "greater_equal" else "Less", args, f"{out}_strict")
-        equal = body.node("Equal", args, f"{out}_equal")
-        body.node("Or", [strict, equal], out)
-    elif function in ("max", "min") and dtype is DType.BOOL:
-        body.node("Or" if function == "max" else "And", args, out)
-    elif function in ("max", "min") and dtype.is_integer and body.opset < _NUMBERS_ARE_EQUAL:
-        first = body.node("Greater" if function == "max" else "Less", args, f"{out}_first")
-        body.node("Where", [first, *args], out)
-    elif function == "pow" and dtype.is_integer and body.opset < _NUMBERS_ARE_EQUAL:
-        raise Refusal(f"Opset {body.opset} has no power of integers.")
-    elif function in _OPERATORS:
-        body.node(_OPERATORS[function], args, out)
-    else:
-        raise Refusal(f"The function {function} has no operator.")
-
-
-def _held_in(function: str, dtype: DType, opset: int) -> DType:
-    """Return the type to compute in: ONNX Runtime has no kernels for some types, where a wider one gives the same.
-
-    Integer arithmetic that wraps gives the same low bits in a wider type, and the 16-bit float is rounded once for each
-    primitive.
-
-    Raises:
-        Refusal: there is no such type.
-    """
-    if dtype is DType.BF16:
-        return DType.F32
-    if dtype in _NARROW:
-        return DType.I32
-    if dtype is DType.BOOL and function == "where":
-        return DType.U8
-    if dtype is DType.BOOL and function in ("greater", "less", "greater_equal", "less_equal", "reduce", "pad"):
-        return DType.I32
-    wide = function in ("reduce", "where", "pow", "neg") or (function in ("max", "min") and opset < _NUMBERS_ARE_EQUAL)
-    if dtype is DType.U32 and wide:
-        return DType.I64
-    if dtype is DType.U64 and wide:
-        raise Refusal(f"ONNX Runtime has no {function} for u64.")
-    return dtype
-
-
 def _reduce(body: FunctionBody, value: Value, args: list[str], out: str) -> None:
     assert isinstance(value.op, Reduce)
     op, dtype = value.op, value.type.dtype
     if op.function == "mean" and not dtype.is_float:
         raise Refusal("A mean of integers has no operator.")
-    held = _held_in("reduce", dtype, body.opset)
+    held = held_in("reduce", dtype, body.opset)
     result = out if held is dtype else f"{out}_wide"
     if held is not dtype:
         args = [body.cast(args[0], held, f"{out}_arg")]
@@ -311,7 +202,7 @@ def _pad(body: FunctionBody, value: Value, args: list[str], out: str) -> None:
         body.node("Pad", args, out, pads=[*value.op.before, *after], value=float(value.op.value))
         return
     amounts = body.integers([*value.op.before, *after])
-    held = _held_in("pad", dtype, body.opset)
+    held = held_in("pad", dtype, body.opset)
     fill = body.constant(np.array(value.op.value).astype(dtype.numpy).astype(held.numpy))
     if held is dtype:
         body.node("Pad", [*args, amounts, fill], out)
@@ -337,14 +228,14 @@ def _linear(body: FunctionBody, value: Value, args: list[str], out: str) -> None
         return
     attributes: dict[str, Any] = dict(value.op.attributes)
     pads = [*attributes.pop("before"), *attributes.pop("after")]
-    body.node("Conv", args, out, pads=pads, **attributes)
+    body.node("Conv" if value.op.kind == "conv" else "ConvTranspose", args, out, pads=pads, **attributes)
 
 
 _Rule = Callable[[FunctionBody, Value, list[str], str], None]
 _RULES: dict[type, _Rule] = {
     Broadcast: _broadcast,
     Concat: _concat,
-    Elementwise: _elementwise,
+    Elementwise: elementwise,
     Gather: _gather,
     Linear: _linear,
     Pad: _pad,

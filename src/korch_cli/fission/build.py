@@ -262,6 +262,13 @@ class Builder:
         typed = TensorType(x.type.dtype, (x.type.shape[0], w.type.shape[0], *spatial))
         return self._emit(op, typed, (x, w), "conv")
 
+    def conv_transpose(self, op: Linear, x: Value, w: Value, spatial: tuple[int, ...]) -> Value:
+        """Convolve transposed; `spatial` are the extents of the result's last axes."""
+        group = dict(op.attributes)["group"]
+        assert isinstance(group, int)
+        typed = TensorType(x.type.dtype, (x.type.shape[0], w.type.shape[1] * group, *spatial))
+        return self._emit(op, typed, (x, w), "conv_transpose")
+
     # --- inside ---
 
     def _emit(self, op: Op, typed: TensorType, args: tuple[Value, ...], suffix: str, *, fold: bool = True) -> Value:

@@ -101,6 +101,37 @@ _POINTS: dict[str, list[float]] = {
 }
 
 
+_INSIDE = {"acos": 0.3, "acosh": 1.7, "asin": -0.4, "asinh": -2.0, "atan": 3.0, "atanh": 0.6, "cosh": 1.1, "sinh": -0.7}
+
+
+@pytest.mark.parametrize("function", [*_INSIDE, "tan"])
+def test_functions_of_angles(function: str) -> None:
+    x = _INSIDE.get(function, 0.9)
+    found = result(Elementwise(function), f32(1), np.array([x], np.float32))
+    np.testing.assert_allclose(found, [getattr(math, function)(x)], rtol=1e-6)
+
+
+def test_remainders() -> None:
+    a, b = np.array([-7, 7, -7, 7], np.int32), np.array([3, -3, -3, 3], np.int32)
+    typed = TensorType(DType.I32, (4,))
+    assert result(Elementwise("mod"), typed, a, b).tolist() == [2, -2, -1, 1]
+    assert result(Elementwise("fmod"), typed, a, b).tolist() == [-1, 1, -1, 1]
+    x, y = np.array([-5.5, 5.5], np.float32), np.array([2, 2], np.float32)
+    assert result(Elementwise("fmod"), f32(2), x, y).tolist() == [-1.5, 1.5]
+
+
+def test_bits() -> None:
+    a, b = np.array([0b1100, 0b1010], np.uint8), np.array([0b1010, 0b0011], np.uint8)
+    typed = TensorType(DType.U8, (2,))
+    assert result(Elementwise("bit_and"), typed, a, b).tolist() == [0b1000, 0b0010]
+    assert result(Elementwise("bit_or"), typed, a, b).tolist() == [0b1110, 0b1011]
+    assert result(Elementwise("bit_xor"), typed, a, b).tolist() == [0b0110, 0b1001]
+    assert result(Elementwise("bit_not"), typed, a).tolist() == [0b11110011, 0b11110101]
+    places = np.array([3, 9], np.uint8)
+    assert result(Elementwise("shift_left"), typed, a, places).tolist() == [0b1100000, 0]
+    assert result(Elementwise("shift_right"), typed, a, places).tolist() == [0b1, 0]
+
+
 @pytest.mark.parametrize("function", sorted(_POINTS))
 def test_functions_of_one_operand(function: str) -> None:
     np.testing.assert_allclose(result(Elementwise(function), f32(6), _X), _POINTS[function], rtol=1e-6)
@@ -148,6 +179,8 @@ def test_logic() -> None:
 
 def test_every_function_is_tested_here() -> None:
     others = {"and", "or", "xor", "not", "where", "sqrt", "log", "cast"}
+    others |= {*_INSIDE, "tan", "mod", "fmod"}
+    others |= {"bit_and", "bit_or", "bit_xor", "bit_not", "shift_left", "shift_right"}
     assert {*_POINTS, *_PAIRS, *others} == set(FUNCTIONS)
 
 
