@@ -34,7 +34,7 @@ class SearchLimits:
     per_seed: int = 400
     max_candidates: int = 50_000
     sibling_reach: int = 4
-    dtypes: frozenset[DType] = frozenset({DType.F32, DType.F16, DType.I32, DType.I64, DType.BOOL})
+    dtypes: frozenset[DType] = frozenset(DType) - {DType.STRING}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,26 @@ from korch_cli.codegen.nest import Guards
 from korch_cli.core.errors import Refusal
 from korch_cli.core.types import DType
 
-CPP_TYPES = {DType.F32: "float", DType.BOOL: "uint8_t", DType.I32: "int32_t", DType.I64: "int64_t"}
+CPP_TYPES = {
+    DType.BF16: "uint16_t",
+    DType.BOOL: "uint8_t",
+    DType.F16: "uint16_t",
+    DType.F32: "float",
+    DType.F64: "double",
+    DType.I8: "int8_t",
+    DType.I16: "int16_t",
+    DType.I32: "int32_t",
+    DType.I64: "int64_t",
+    DType.U8: "uint8_t",
+    DType.U16: "uint16_t",
+    DType.U32: "uint32_t",
+    DType.U64: "uint64_t",
+}
 """What an element is in memory."""
+NARROW_FLOATS = {DType.F16: "f16", DType.BF16: "bf16"}
+"""Floats that are held as float32 which they can be rounded to; the names are those of their conversions."""
+LANES = frozenset({DType.F32, *NARROW_FLOATS})
+"""What is held as float, of which a vector has lanes."""
 
 _OPERATORS = {
     "add": "+",
@@ -26,28 +44,26 @@ _OPERATORS = {
     "less_equal": "<=",
 }
 _FLOAT_CALLS = {
-    "abs": "abs_",
-    "ceil": "ceil_",
-    "cos": "cos_",
-    "erf": "erf_",
-    "exp": "exp_",
-    "floor": "floor_",
-    "log": "log_",
+    **{
+        name: f"{name}_"
+        for name in (
+            *("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp", "floor"),
+            *("fmod", "log", "mod", "pow", "reciprocal", "round", "sigmoid", "sign", "sin", "sinh", "softplus"),
+            *("sqrt", "tan", "tanh"),
+        )
+    },
     "max": "vmax",
     "min": "vmin",
     "neg": "neg",
-    "pow": "pow_",
-    "reciprocal": "reciprocal_",
-    "round": "round_",
-    "sigmoid": "sigmoid_",
-    "sign": "sign_",
-    "sin": "sin_",
-    "softplus": "softplus_",
-    "sqrt": "sqrt_",
-    "tanh": "tanh_",
 }
-_LOGICAL = {"and": "and_", "or": "or_", "xor": "xor_", "not": "not_"}
-_INTEGER_CALLS = {"abs": "int_abs", "max": "int_max", "min": "int_min", "neg": "int_neg", "sign": "int_sign"}
+_LOGICAL = {"and": "and_", "or": "or_", "xor": "xor_", "not": "not_", "max": "or_", "min": "and_"}
+_COMPARISONS = frozenset({"equal", "greater", "greater_equal", "less", "less_equal"})
+_INTEGER_CALLS = frozenset(
+    {"abs", "add", "bit_and", "bit_not", "bit_or", "bit_xor", "div", "fmod", "max", "min", "mod", "mul", "neg", "pow"}
+    | {"shift_left", "shift_right", "sign", "sub"}
+)
+_KEEPS_PRECISION = frozenset({"abs", "ceil", "floor", "max", "min", "neg", "round", "sign", "where"})
+"""What gives a number of few digits from numbers of few digits."""
 
 
 class Tables:
@@ -112,21 +128,41 @@ def guards_text(guards: Guards, tables: Tables) -> str:
     return " && ".join(conditions) or "true"
 
 
+def held_type(dtype: DType) -> str:
+    """Return the C++ type in which one element is computed with."""
+    if dtype in LANES:
+        return "float"
+    return "bool" if dtype is DType.BOOL else CPP_TYPES[dtype]
+
+
 def literal_text(value: float | int | bool, dtype: DType) -> str:
-    """Return a number as a C++ literal of its element type."""
+    """Return a number as a C++ literal of the type that its element type is held in."""
     if dtype is DType.BOOL:
         return "true" if value else "false"
-    if not dtype.is_float:
-        return f"INT64_C({value})" if dtype is DType.I64 else str(value)
-    number = float(value)
+    if dtype.is_float:
+        return _float_literal(float(value), dtype)
+    kind = CPP_TYPES[dtype]
+    if dtype is DType.U64:
+        return f"UINT64_C({value})"
+    if dtype is DType.I64:
+        # The smallest one is the negation of a number that does not exist.
+        return f"INT64_C({value})" if value > np.iinfo(np.int64).min else f"(INT64_C({value + 1}) - 1)"
+    return f"{kind}({value})" if dtype is not DType.I32 or value == np.iinfo(np.int32).min else str(value)
+
+
+def _float_literal(number: float, dtype: DType) -> str:
     if math.isnan(number):
-        return "kNaN"
+        return "kNaN" if dtype in LANES else "(double)kNaN"
     if math.isinf(number):
+        text = "kInfinity" if number > 0 else "-kInfinity"
+        return text if dtype in LANES else f"(double){text}"
+    with np.errstate(all="ignore"):
+        text = str(np.float32(np.array(number).astype(dtype.numpy))) if dtype in LANES else repr(number)
+    if text in ("inf", "-inf"):
         return "kInfinity" if number > 0 else "-kInfinity"
-    text = str(np.float32(number))
     if "e" not in text and "." not in text:
         text += ".0"
-    return f"{text}f"
+    return f"{text}f" if dtype in LANES else text
 
 
 class Operand:
@@ -137,9 +173,11 @@ class Operand:
 
     def wide(self, lanes: str) -> str:
         """Return the expression with one value for each lane."""
-        if self.varying or self.dtype is not DType.F32 or lanes == "float":
+        if self.varying or lanes == "float":
             return self.text
-        return f"broadcast<{lanes}>({self.text})"
+        if self.dtype is DType.BOOL:
+            return f"mask_of<{lanes}>({self.text})"
+        return f"broadcast<{lanes}>({self.text})" if self.dtype in LANES else self.text
 
 
 def apply_text(function: str, args: list[Operand], result: DType, lanes: str) -> str:
@@ -154,22 +192,30 @@ def apply_text(function: str, args: list[Operand], result: DType, lanes: str) ->
     Raises:
         Refusal: the function is not generated for these element types.
     """
-    dtype = args[-1].dtype
     if function == "cast":
         return _cast_text(args[0], result)
+    text = _function_text(function, args, lanes)
+    return text if function in _KEEPS_PRECISION else rounded_text(text, result)
+
+
+def rounded_text(text: str, dtype: DType) -> str:
+    """Return a float expression rounded to what its element type can hold."""
+    return f"round_{NARROW_FLOATS[dtype]}({text})" if dtype in NARROW_FLOATS else text
+
+
+def _function_text(function: str, args: list[Operand], lanes: str) -> str:
+    dtype = args[-1].dtype
     if function == "where":
         return choice_text(args[0], args[1].wide(lanes), args[2].wide(lanes))
     if dtype is DType.BOOL:
         if function in _LOGICAL:
-            return f"{_LOGICAL[function]}({', '.join(a.text for a in args)})"
+            return f"{_LOGICAL[function]}({', '.join(a.wide(lanes) for a in args)})"
         if function == "equal":
-            return f"not_(xor_({args[0].text}, {args[1].text}))"
+            return f"not_(xor_({args[0].wide(lanes)}, {args[1].wide(lanes)}))"
         raise Refusal(f"The function {function} of booleans is not generated.")
-    if dtype is not DType.F32:
-        return _integer_text(function, args)
-    if function in _OPERATORS:
-        return _operator_text(function, args)
-    return _float_call(function, args, lanes)
+    if function in _COMPARISONS or (function in _OPERATORS and dtype.is_float):
+        return f"{args[0].text} {_OPERATORS[function]} {args[1].text}"
+    return _float_call(function, args, lanes) if dtype.is_float else _integer_call(function, args)
 
 
 def choice_text(condition: Operand, inside: str, outside: str) -> str:
@@ -177,10 +223,6 @@ def choice_text(condition: Operand, inside: str, outside: str) -> str:
     if condition.varying:
         return f"select({condition.text}, {inside}, {outside})"
     return f"{condition.text} ? {inside} : {outside}"
-
-
-def _operator_text(function: str, args: list[Operand]) -> str:
-    return f"{args[0].text} {_OPERATORS[function]} {args[1].text}"
 
 
 def _float_call(function: str, args: list[Operand], lanes: str) -> str:
@@ -193,18 +235,14 @@ def _float_call(function: str, args: list[Operand], lanes: str) -> str:
         base = args[0].wide(lanes)
         return " * ".join([base] * int(args[1].literal or 0))
     if function not in _FLOAT_CALLS:
-        raise Refusal(f"The function {function} of f32 is not generated.")
+        raise Refusal(f"The function {function} of {args[-1].dtype.text} is not generated.")
     return f"{_FLOAT_CALLS[function]}({', '.join(a.wide(lanes) for a in args)})"
 
 
-def _integer_text(function: str, args: list[Operand]) -> str:
-    if function == "div":
-        return f"int_div({args[0].text}, {args[1].text})"
-    if function in _OPERATORS:
-        return f"{args[0].text} {_OPERATORS[function]} {args[1].text}"
-    if function in _INTEGER_CALLS:
-        return f"{_INTEGER_CALLS[function]}({', '.join(a.text for a in args)})"
-    raise Refusal(f"The function {function} of {args[-1].dtype.text} is not generated.")
+def _integer_call(function: str, args: list[Operand]) -> str:
+    if function not in _INTEGER_CALLS:
+        raise Refusal(f"The function {function} of {args[-1].dtype.text} is not generated.")
+    return f"int_{function}({', '.join(a.text for a in args)})"
 
 
 def _cast_text(arg: Operand, result: DType) -> str:
@@ -212,6 +250,23 @@ def _cast_text(arg: Operand, result: DType) -> str:
         return arg.text
     if result is DType.BOOL:
         return f"{arg.text} != 0"
-    if arg.dtype is DType.BOOL:
-        return f"mask_to_float({arg.text})" if result is DType.F32 else f"({CPP_TYPES[result]}){arg.text}"
+    if result in LANES:
+        if arg.dtype in LANES:
+            return rounded_text(arg.text, result)
+        if arg.dtype is DType.BOOL:
+            return f"mask_to_float({arg.text})"
+        return rounded_text(f"(float){arg.text}", result)
+    if arg.dtype.is_float and result in _WIDER:
+        # What does not fit keeps its low bits, as in ONNX Runtime; C++ alone leaves it open.
+        return f"({CPP_TYPES[result]})({_WIDER[result]}){arg.text}"
     return f"({CPP_TYPES[result]}){arg.text}"
+
+
+_WIDER = {
+    DType.I8: "int32_t",
+    DType.I16: "int32_t",
+    DType.U8: "int32_t",
+    DType.U16: "int32_t",
+    DType.U32: "int64_t",
+}
+"""The integers that processors convert floats to."""

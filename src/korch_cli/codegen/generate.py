@@ -17,7 +17,6 @@ from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Kernel, KernelBody
 from korch_cli.core.primitive import Elementwise, Reduce, WindowReduce
 from korch_cli.core.text import print_op
-from korch_cli.core.types import DType
 
 _HEADER = "korch_vector.h"
 _MAX_VARIANTS = 2
@@ -55,8 +54,6 @@ def headers() -> dict[str, str]:
 def _check(nest: Nest) -> None:
     for node in nest.reductions:
         assert isinstance(node.operation, Reduction)
-        if node.dtype is DType.BOOL:
-            raise Refusal("A reduction of booleans is not generated.")
         if not node.free <= set(nest.variables):
             raise Refusal("A reduction would run once for each step of another one.")
 

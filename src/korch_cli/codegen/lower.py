@@ -230,8 +230,10 @@ class _Lowering:
         dtype = value.type.dtype
         if not dtype.is_float:
             raise Refusal(f"A mean of {dtype.text} is not generated.")
-        total = self.builder.add(Reduction("sum", operand, bound), dtype, f"v{value.id}_sum")
-        number = self.builder.add(count, dtype, f"v{value.id}_count")
+        # Sixteen bits hold neither the sum nor the number of many elements; only the quotient is rounded.
+        wide = dtype if dtype.size_bytes >= DType.F32.size_bytes else DType.F32
+        total = self.builder.add(Reduction("sum", operand, bound), wide, f"v{value.id}_sum")
+        number = self.builder.add(count, wide, f"v{value.id}_count")
         return self.builder.add(Apply("div", (total, number)), dtype, f"v{value.id}")
 
     def _window(self, value: Value, op: WindowReduce, index: Index, guards: Guards) -> int:

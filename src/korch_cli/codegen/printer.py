@@ -6,15 +6,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from korch_cli.codegen.elements import COMBINERS, combined, is_rounded, read, suffixed, written
 from korch_cli.codegen.expressions import (
-    CPP_TYPES,
+    LANES,
     Operand,
     Tables,
     apply_text,
     choice_text,
     guards_text,
+    held_type,
     index_text,
     literal_text,
+    rounded_text,
 )
 from korch_cli.codegen.index import Expr, Var, variable
 from korch_cli.codegen.lower import identity
@@ -202,6 +205,8 @@ class _Printer:
         for m in members:
             if inner_lane is not None:
                 self.combine(m)
+            elif is_rounded(self.nest.nodes[m]):
+                self.line(f"{names[m]} = {rounded_text(names[m], self.nest.nodes[m].dtype)};")
             self.scopes[-1].names[m] = names[m]
 
     def reduction_loops(
@@ -225,10 +230,10 @@ class _Printer:
         node = self.nest.nodes[member]
         assert isinstance(node.operation, Reduction)
         start = literal_text(identity(node.operation.function, node.dtype), node.dtype)
-        element = "float" if node.dtype is DType.F32 else CPP_TYPES[node.dtype]
+        element = held_type(node.dtype)
         if not lanes:
             varying = self.is_varying(member)
-            kind = "V" if varying and node.dtype is DType.F32 else element
+            kind = "V" if varying and node.dtype in LANES else element
             first = f"broadcast<V>({start})" if kind == "V" else start
             self.line(f"{kind} {node.name} = {first};")
             return
@@ -244,21 +249,23 @@ class _Printer:
             target = node.name if self.schedule.columns else f"{node.name}_total"
             value = self.operand(self.operand_of(m))
             text = value.text if self.schedule.columns and not self.is_varying(m) else value.wide("V")
-            self.line(f"{target} = {_combined(node.operation.function, target, text, node.dtype)};")
+            self.line(f"{target} = {combined(node.operation.function, target, text, node.dtype)};")
 
     def combine(self, member: int) -> None:
         """Join the accumulators of the lanes."""
         node = self.nest.nodes[member]
         assert isinstance(node.operation, Reduction)
         function, name = node.operation.function, f"{node.name}_total"
-        element = "float" if node.dtype is DType.F32 else CPP_TYPES[node.dtype]
+        element = held_type(node.dtype)
         if not self.vectors:
-            self.line(f"const {element} {node.name} = {name}_rest;")
+            text = f"{name}_rest"
+            self.line(f"const {element} {node.name} = {rounded_text(text, node.dtype) if is_rounded(node) else text};")
             return
-        pairs = [_combined(function, f"{name}[{i}]", f"{name}[{i + 1}]", node.dtype) for i in (0, 2)]
-        joined = _combined(function, pairs[0], pairs[1], node.dtype)
-        across = f"across_lanes<{_COMBINERS[function]}>({joined})"
-        self.line(f"const {element} {node.name} = {_combined(function, across, f'{name}_rest', node.dtype)};")
+        pairs = [combined(function, f"{name}[{i}]", f"{name}[{i + 1}]", node.dtype) for i in (0, 2)]
+        joined = combined(function, pairs[0], pairs[1], node.dtype)
+        across = f"across_lanes<{COMBINERS[function]}>({joined})"
+        text = combined(function, across, f"{name}_rest", node.dtype)
+        self.line(f"const {element} {node.name} = {rounded_text(text, node.dtype) if is_rounded(node) else text};")
 
     # --- nodes ---
 
@@ -304,7 +311,7 @@ class _Printer:
         if name is None:
             name = node.name
             text = self.text(position, varying)
-            kind = "const auto" if varying or node.dtype is DType.BOOL else f"const {CPP_TYPES[node.dtype]}"
+            kind = "const auto" if varying and self.vectors else f"const {held_type(node.dtype)}"
             self.line(f"{kind} {name} = {text};")
             self.scopes[-1].names[position] = name
         return Operand(name, node.dtype, varying=varying)
@@ -321,7 +328,7 @@ class _Printer:
                 first, second = self.operand(inside), self.operand(outside)
                 return choice_text(self.condition(guards), first.wide(lanes), second.wide(lanes))
             case Count(factors):
-                return self.count(factors, varying)
+                return self.count(factors, node.dtype, varying)
         raise AssertionError(node.operation)
 
     def condition(self, guards: Guards) -> Operand:
@@ -331,27 +338,27 @@ class _Printer:
         text = guards_text(_guards_in_lane(guards, self.lane), self.tables)
         return Operand(f"lane_mask<V>([&](int64_t i) {{ return {text}; }})", DType.BOOL, varying=True)
 
-    def count(self, factors: tuple[Expr, ...], varying: bool) -> str:
+    def count(self, factors: tuple[Expr, ...], dtype: DType, varying: bool) -> str:
         if varying and self.vectors and self.lane is not None:
             product = " * ".join(f"({index_text(_in_lane(f, self.lane), self.tables)})" for f in factors)
             return f"lanes<V>([&](int64_t i) {{ return (float)({product}); }})"
-        return "(float)(" + " * ".join(f"({index_text(f, self.tables)})" for f in factors) + ")"
+        return f"({held_type(dtype)})(" + " * ".join(f"({index_text(f, self.tables)})" for f in factors) + ")"
 
     def load(self, load: Load, dtype: DType, varying: bool) -> str:
         pointer = f"a{load.argument}"
         address = index_text(load.address, self.tables)
         if not varying or not self.vectors or self.lane is None:
             guarded = guards_text(load.guards, self.tables)
-            element = f"{pointer}[{address}]"
+            element = read(f"{pointer}[{address}]", dtype)
             text = element if guarded == "true" else f"(({guarded}) ? {element} : 0)"
             return f"{text} != 0" if dtype is DType.BOOL else text
         uniform = all(self.lane not in g.position.variables for g in load.guards)
         if load.address.coefficient(self.lane) == 1 and uniform:
-            call, nothing = ("load_mask", "Mask<V>{}") if dtype is DType.BOOL else ("load", "V{}")
+            call, nothing = ("load_mask", "Mask<V>{}") if dtype is DType.BOOL else (suffixed("load", dtype), "V{}")
             text = f"{call}<V>({pointer} + {address})"
             return f"({guards_text(load.guards, self.tables)}) ? {text} : {nothing}" if load.guards else text
         call = "lane_mask" if dtype is DType.BOOL else "lanes"
-        element = f"{pointer}[{index_text(_in_lane(load.address, self.lane), self.tables)}]"
+        element = read(f"{pointer}[{index_text(_in_lane(load.address, self.lane), self.tables)}]", dtype)
         condition = guards_text(_guards_in_lane(load.guards, self.lane), self.tables)
         value = element if condition == "true" else f"({condition}) ? {element} : 0"
         return f"{call}<V>([&](int64_t i) {{ return {value}; }})"
@@ -362,26 +369,16 @@ class _Printer:
         pointer = f"r{store.result}"
         address = index_text(store.address, self.tables)
         if not self.vectors or self.lane is None or self.lane not in store.address.variables:
-            self.line(f"{pointer}[{address}] = {value.text};")
+            self.line(f"{pointer}[{address}] = {written(value.text, dtype)};")
             return
-        text = value.wide("V") if dtype is DType.F32 else f"mask_of<V>({value.text})"
+        text = value.wide("V") if dtype in LANES else f"mask_of<V>({value.text})"
         if store.address.coefficient(self.lane) == 1:
-            self.line(f"{'store_mask' if dtype is DType.BOOL else 'store'}({pointer} + {address}, {text});")
+            call = "store_mask" if dtype is DType.BOOL else suffixed("store", dtype)
+            self.line(f"{call}({pointer} + {address}, {text});")
         else:
             element = f"{pointer}[{index_text(_in_lane(store.address, self.lane), self.tables)}]"
             call = "spread_mask" if dtype is DType.BOOL else "spread"
-            self.line(f"{call}<V>({text}, [&](int64_t i, auto x) {{ {element} = x; }});")
-
-
-_COMBINERS = {"sum": "Add", "prod": "Multiply", "max": "Largest", "min": "Smallest"}
-
-
-def _combined(function: str, left: str, right: str, dtype: DType) -> str:
-    """Return one step of a reduction; the parts are names or calls, or sums in a sum."""
-    if function in ("sum", "prod"):
-        return f"{left} {'+' if function == 'sum' else '*'} {right}"
-    call = f"v{function}" if dtype is DType.F32 else f"int_{function}"
-    return f"{call}({left}, {right})"
+            self.line(f"{call}<V>({text}, [&](int64_t i, auto x) {{ {element} = {written('x', dtype)}; }});")
 
 
 def _in_lane(expr: Expr, lane: Var) -> Expr:

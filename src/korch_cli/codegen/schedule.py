@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
+from korch_cli.codegen.expressions import LANES
 from korch_cli.codegen.index import Var
 from korch_cli.codegen.nest import Load, Nest, Node, Reduction, operation_flops, reachable
 from korch_cli.core.types import DType
@@ -73,8 +74,10 @@ def reduced_rows(nest: Nest) -> tuple[Var, ...]:
 
 
 def is_vectorisable(nest: Nest) -> bool:
-    """Whether all elements are float32 or bool, which have lanes; others are computed one by one."""
-    return all(node.dtype in (DType.F32, DType.BOOL) for node in nest.nodes)
+    """Whether all elements are held as float32 or bool, which have lanes; others are computed one by one."""
+    if any(node.dtype is DType.BOOL for node in nest.reductions):
+        return False
+    return all(node.dtype in LANES or node.dtype is DType.BOOL for node in nest.nodes)
 
 
 def unit_cost(nest: Nest, schedule: Schedule) -> tuple[int, int]:

@@ -11,6 +11,9 @@ _SCALE = 2.0
 _SPECIAL = (0.0, 10.0, -10.0, 1.0, -1.0)
 _ONE_SPECIAL_IN = 16
 _MOST_SPECIAL = 64
+_EPSILONS = {DType.F16: 2.0**-10, DType.BF16: 2.0**-7}
+_ULPS = 8
+"""What two programs may differ by that round their sixteen bits in different places."""
 
 
 def draw_operand(typed: TensorType, rng: np.random.Generator) -> Array:
@@ -37,7 +40,12 @@ def difference(got: Array, expected: Array, job: KernelJob) -> str | None:
     if got.shape != expected.shape or got.dtype != expected.dtype:
         return f"It returns {got.dtype}{list(got.shape)}: expected was {expected.dtype}{list(expected.shape)}"
     dtype = DType.from_numpy(got.dtype)
-    excess = _excess(got, expected, job) if dtype is not None and dtype.is_float else got != expected
+    least = _ULPS * _EPSILONS.get(dtype, 0.0) if dtype is not None else 0.0
+    excess = (
+        _excess(got, expected, max(job.rtol, least), max(job.atol, least))
+        if dtype is not None and dtype.is_float
+        else got != expected
+    )
     if not excess.size or float(excess.max()) <= 0.0:
         return None
     place = np.unravel_index(int(excess.argmax()), excess.shape)
@@ -45,12 +53,12 @@ def difference(got: Array, expected: Array, job: KernelJob) -> str | None:
     return f"It computes something else: {got[place]} instead of {expected[place]} at {where}"
 
 
-def _excess(got: Array, expected: Array, job: KernelJob) -> Array:
+def _excess(got: Array, expected: Array, rtol: float, atol: float) -> Array:
     """Return by how much each element's error passes its tolerance, 0 where it does not."""
     got, expected = got.astype(np.float64), expected.astype(np.float64)
     same = (got == expected) | (np.isnan(got) & np.isnan(expected))
     comparable = np.isfinite(got) & np.isfinite(expected)
     size = np.where(np.isfinite(expected), np.abs(expected), 0.0)
-    tolerance = job.atol * max(1.0, float(size.max(initial=0.0))) + job.rtol * size
+    tolerance = atol * max(1.0, float(size.max(initial=0.0))) + rtol * size
     error = np.abs(np.subtract(got, expected, out=np.full(got.shape, np.inf), where=comparable))
     return np.where(same, 0.0, np.maximum(error - tolerance, 0.0))

@@ -99,8 +99,8 @@ def test_reductions_are_limited() -> None:
 def test_other_element_types_empty_tensors_and_unused_values_stay_out() -> None:
     found = enumerate_candidates(
         graph(
-            '%0 "x" f64[8] = input',
-            '%1 "a" f64[8] = elementwise neg (%0) @0',
+            '%0 "x" string[8] = input',
+            '%1 "a" string[8] = reshape (%0) @0',
             '%2 "b" f32[8] = elementwise cast (%1) @1',
             '%3 "c" f32[8] = elementwise neg (%2) @2',
             '%4 "d" f32[0] = slice starts=[0] steps=[1] (%3) @3',

@@ -38,18 +38,20 @@ SHAPES = ((3, 4, 20), (2, 6, 9), (4, 33), (1, 5, 16), (50,), (2, 3, 4, 8))
 @st.composite
 def bodies(draw: st.DrawFn) -> PrimitiveGraph:
     shape = draw(st.sampled_from(SHAPES))
-    values = [Value(i, f"x{i}", TensorType(DType.F32, shape), Input()) for i in range(draw(st.integers(1, 2)))]
+    dtype = draw(st.sampled_from([DType.F32, DType.F32, DType.F32, DType.F64, DType.F16, DType.I32, DType.U8]))
+    unary = UNARY if dtype.is_float else ("neg", "abs")
+    reductions = ["sum", "mean", "max", "min"] if dtype.is_float else ["sum", "max", "min"]
+    values = [Value(i, f"x{i}", TensorType(dtype, shape), Input()) for i in range(draw(st.integers(1, 2)))]
 
     def add(op: Op, args: tuple[int, ...], result: tuple[int, ...]) -> None:
         source = isinstance(op, Input | Constant)
-        values.append(
-            Value(len(values), f"v{len(values)}", TensorType(DType.F32, result), op, args, -1 if source else 0)
-        )
+        values.append(Value(len(values), f"v{len(values)}", TensorType(dtype, result), op, args, -1 if source else 0))
 
     narrow = draw(st.booleans())
     if narrow:
         add(Input(), (), tuple(e if draw(st.booleans()) else 1 for e in shape))
-    add(Constant(np.array(draw(st.sampled_from([0.5, 2.0, -1.5])), np.float32)), (), ())
+    numbers = [0.5, 2.0, -1.5] if dtype.is_float else [1, 2, 5]
+    add(Constant(np.array(draw(st.sampled_from(numbers)), dtype.numpy)), (), ())
     literal = len(values) - 1
     for _ in range(draw(st.integers(1, 7))):
         computed = [v for v in values if v.id != literal]
@@ -57,7 +59,7 @@ def bodies(draw: st.DrawFn) -> PrimitiveGraph:
         kind = draw(st.sampled_from(["unary", "binary", "binary", "literal", "reduce", "layout", "concat"]))
         of = arg.type.shape
         if kind == "unary":
-            add(Elementwise(draw(st.sampled_from(UNARY))), (arg.id,), of)
+            add(Elementwise(draw(st.sampled_from(unary))), (arg.id,), of)
         elif kind == "literal":
             add(Elementwise(draw(st.sampled_from(BINARY))), (arg.id, literal), of)
         elif kind == "binary":
@@ -68,7 +70,7 @@ def bodies(draw: st.DrawFn) -> PrimitiveGraph:
         elif kind == "reduce":
             axes = tuple(sorted(draw(st.sets(st.integers(0, len(of) - 1), min_size=1))))
             reduced = tuple(1 if axis in axes else e for axis, e in enumerate(of))
-            add(Reduce(draw(st.sampled_from(["sum", "mean", "max", "min"])), axes), (arg.id,), reduced)
+            add(Reduce(draw(st.sampled_from(reductions)), axes), (arg.id,), reduced)
         elif kind == "concat":
             axis = draw(st.integers(0, len(of) - 1))
             joined = (*of[:axis], 2 * of[axis], *of[axis + 1 :])
@@ -108,7 +110,7 @@ def layouts(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[Op, tuple[int, ...
         return Slice(starts, steps), tuple(length if a == axis else e for a, e in enumerate(shape))
     if kind == "pad":
         before = tuple(draw(st.integers(0, 2)) for _ in shape)
-        return Pad(before, 0.25), tuple(e + b + 1 for e, b in zip(shape, before, strict=True))
+        return Pad(before, 1.0), tuple(e + b + 1 for e, b in zip(shape, before, strict=True))
     if kind == "gather":
         indices = tuple(draw(st.lists(st.integers(0, shape[axis] - 1), min_size=1, max_size=12)))
         return Gather(axis, indices), (*shape[:axis], len(indices), *shape[axis + 1 :])

@@ -87,6 +87,11 @@ KORCH_INLINE float select(bool mask, float a, float b) { return mask ? a : b; }
 KORCH_INLINE vf select(vi mask, vf a, vf b) { return mask ? a : b; }
 KORCH_INLINE uint32_t select(bool mask, uint32_t a, uint32_t b) { return mask ? a : b; }
 KORCH_INLINE vu select(vi mask, vu a, vu b) { return mask ? a : b; }
+KORCH_INLINE vi select(vi mask, vi a, vi b) { return mask ? a : b; }
+template <class T>
+KORCH_INLINE T select(bool mask, T a, T b) {
+  return mask ? a : b;
+}
 
 KORCH_INLINE bool and_(bool a, bool b) { return a & b; }
 KORCH_INLINE vi and_(vi a, vi b) { return a & b; }
@@ -705,6 +710,20 @@ KORCH_INLINE void store_bf16(uint16_t* p, V x) {
   store_lanes(p, float_to_bfloat(x));
 }
 
+// One element, and what a number becomes when it is kept as one.
+KORCH_INLINE float from_f16(uint16_t h) { return half_to_float((uint32_t)h); }
+KORCH_INLINE float from_bf16(uint16_t h) { return from_bits((uint32_t)h << 16); }
+KORCH_INLINE uint16_t to_f16(float x) { return (uint16_t)float_to_half(x); }
+KORCH_INLINE uint16_t to_bf16(float x) { return (uint16_t)float_to_bfloat(x); }
+template <class V>
+KORCH_INLINE V round_f16(V x) {
+  return half_to_float(float_to_half(x));
+}
+template <class V>
+KORCH_INLINE V round_bf16(V x) {
+  return from_bits(float_to_bfloat(x) << 16);
+}
+
 // Integers as floats, rounded to nearest even.
 KORCH_INLINE float to_float(int32_t i) { return (float)i; }
 KORCH_INLINE vf to_float(vi i) { return __builtin_convertvector(i, vf); }
@@ -766,6 +785,70 @@ KORCH_PARTIAL(i64, int64_t)
 // 1 where the mask is set, else 0.
 KORCH_INLINE float mask_to_float(bool mask) { return mask ? 1.0f : 0.0f; }
 KORCH_INLINE vf mask_to_float(vi mask) { return select(mask, broadcast<vf>(1.0f), vf{}); }
+
+// ---- functions of the C library ------------------------------------------------------------------------------------
+//
+// What models use rarely: one call for each lane. For double everything is one.
+
+#define KORCH_LIBRARY_FUNCTION(name)                                                 \
+  KORCH_INLINE float name##_(float x) { return __builtin_##name##f(x); }             \
+  KORCH_INLINE double name##_(double x) { return __builtin_##name(x); }              \
+  KORCH_INLINE vf name##_(vf x) {                                                    \
+    vf y;                                                                            \
+    for (int i = 0; i < kLanes; ++i) y[i] = __builtin_##name##f(x[i]);               \
+    return y;                                                                        \
+  }
+KORCH_LIBRARY_FUNCTION(acos)
+KORCH_LIBRARY_FUNCTION(acosh)
+KORCH_LIBRARY_FUNCTION(asin)
+KORCH_LIBRARY_FUNCTION(asinh)
+KORCH_LIBRARY_FUNCTION(atan)
+KORCH_LIBRARY_FUNCTION(atanh)
+KORCH_LIBRARY_FUNCTION(cosh)
+KORCH_LIBRARY_FUNCTION(sinh)
+KORCH_LIBRARY_FUNCTION(tan)
+#undef KORCH_LIBRARY_FUNCTION
+
+// The remainder with the sign of the dividend, and with that of the divisor.
+KORCH_INLINE float fmod_(float x, float y) { return __builtin_fmodf(x, y); }
+KORCH_INLINE double fmod_(double x, double y) { return __builtin_fmod(x, y); }
+KORCH_INLINE vf fmod_(vf x, vf y) {
+  vf r;
+  for (int i = 0; i < kLanes; ++i) r[i] = __builtin_fmodf(x[i], y[i]);
+  return r;
+}
+template <class V>
+KORCH_INLINE V mod_(V x, V y) {
+  V r = fmod_(x, y);
+  return select(and_(r != 0.0f, xor_(r > 0.0f, y > 0.0f)), r + y, r);
+}
+
+KORCH_INLINE double abs_(double x) { return __builtin_fabs(x); }
+KORCH_INLINE double ceil_(double x) { return __builtin_ceil(x); }
+KORCH_INLINE double cos_(double x) { return __builtin_cos(x); }
+KORCH_INLINE double erf_(double x) { return __builtin_erf(x); }
+KORCH_INLINE double exp_(double x) { return __builtin_exp(x); }
+KORCH_INLINE double floor_(double x) { return __builtin_floor(x); }
+KORCH_INLINE double log_(double x) { return __builtin_log(x); }
+KORCH_INLINE double neg(double x) { return -x; }
+KORCH_INLINE double pow_(double x, double y) { return __builtin_pow(x, y); }
+KORCH_INLINE double reciprocal_(double x) { return 1.0 / x; }
+KORCH_INLINE double round_(double x) { return __builtin_rint(x); }
+KORCH_INLINE double sign_(double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x + 0.0; }
+KORCH_INLINE double sin_(double x) { return __builtin_sin(x); }
+KORCH_INLINE double sqrt_(double x) { return __builtin_sqrt(x); }
+KORCH_INLINE double tanh_(double x) { return __builtin_tanh(x); }
+KORCH_INLINE double sigmoid_(double x) {
+  double e = __builtin_exp(-__builtin_fabs(x));
+  return (x < 0 ? e : 1.0) / (1.0 + e);
+}
+KORCH_INLINE double softplus_(double x) {
+  return (x > 0 ? x : x != x ? x : 0.0) + __builtin_log1p(__builtin_exp(-__builtin_fabs(x)));
+}
+KORCH_INLINE double vmax(double a, double b) { return a != a ? a : a > b ? a : b; }
+KORCH_INLINE double vmin(double a, double b) { return a != a ? a : a < b ? a : b; }
+KORCH_INLINE double at_least(double x, double bound) { return bound > x ? bound : x; }
+KORCH_INLINE double at_most(double x, double bound) { return bound < x ? bound : x; }
 
 // ---- lanes ---------------------------------------------------------------------------------------------------------
 
@@ -840,17 +923,52 @@ KORCH_INLINE float across_lanes(vf v) {
 KORCH_INLINE int64_t floor_div(int64_t a, int64_t by) { return a >= 0 ? a / by : -((by - 1 - a) / by); }
 KORCH_INLINE int64_t floor_mod(int64_t a, int64_t by) { return a - by * floor_div(a, by); }
 
-KORCH_INLINE int32_t int_neg(int32_t a) { return (int32_t)(0u - (uint32_t)a); }
-KORCH_INLINE int64_t int_neg(int64_t a) { return (int64_t)(0ull - (uint64_t)a); }
+// Sums, differences and products wrap around: their low bits are those of unsigned 64-bit arithmetic.
 template <class T>
-KORCH_INLINE T int_abs(T a) {
-  return a < 0 ? int_neg(a) : a;
+KORCH_INLINE T int_add(T a, T b) {
+  return (T)((uint64_t)a + (uint64_t)b);
 }
+template <class T>
+KORCH_INLINE T int_sub(T a, T b) {
+  return (T)((uint64_t)a - (uint64_t)b);
+}
+template <class T>
+KORCH_INLINE T int_mul(T a, T b) {
+  return (T)((uint64_t)a * (uint64_t)b);
+}
+template <class T>
+KORCH_INLINE T int_neg(T a) {
+  return (T)(0 - (uint64_t)a);
+}
+template <class T>
+constexpr bool kIsSigned = (T)-1 < (T)1;
 
 // Division by zero and the one overflow give zero and the dividend instead of a trap.
 template <class T>
 KORCH_INLINE T int_div(T a, T b) {
-  return b == 0 ? 0 : b == -1 ? int_neg(a) : a / b;
+  if (b == 0) return 0;
+  if (kIsSigned<T> && b == (T)-1) return int_neg(a);
+  return (T)(a / b);
+}
+// The remainder with the sign of the dividend, and with that of the divisor; zero for a divisor of zero.
+template <class T>
+KORCH_INLINE T int_fmod(T a, T b) {
+  if (b == 0 || (kIsSigned<T> && b == (T)-1)) return 0;
+  return (T)(a % b);
+}
+template <class T>
+KORCH_INLINE T int_mod(T a, T b) {
+  T r = int_fmod(a, b);
+  return r != 0 && (r > 0) != (b > 0) ? int_add(r, b) : r;
+}
+// Computed in double, then truncated.
+template <class T>
+KORCH_INLINE T int_pow(T a, T b) {
+  return (T)__builtin_pow((double)a, (double)b);
+}
+template <class T>
+KORCH_INLINE T int_abs(T a) {
+  return a > 0 ? a : int_neg(a);
 }
 template <class T>
 KORCH_INLINE T int_max(T a, T b) {
@@ -862,7 +980,32 @@ KORCH_INLINE T int_min(T a, T b) {
 }
 template <class T>
 KORCH_INLINE T int_sign(T a) {
-  return (T)((a > 0) - (a < 0));
+  return (T)((a > 0) - !(a >= 0));
+}
+template <class T>
+KORCH_INLINE T int_bit_and(T a, T b) {
+  return (T)(a & b);
+}
+template <class T>
+KORCH_INLINE T int_bit_or(T a, T b) {
+  return (T)(a | b);
+}
+template <class T>
+KORCH_INLINE T int_bit_xor(T a, T b) {
+  return (T)(a ^ b);
+}
+template <class T>
+KORCH_INLINE T int_bit_not(T a) {
+  return (T)~a;
+}
+// A shift by all bits or more leaves nothing.
+template <class T>
+KORCH_INLINE T int_shift_left(T a, T b) {
+  return (uint64_t)b >= 8 * sizeof(T) ? (T)0 : (T)((uint64_t)a << b);
+}
+template <class T>
+KORCH_INLINE T int_shift_right(T a, T b) {
+  return (uint64_t)b >= 8 * sizeof(T) ? (T)0 : (T)(a >> b);
 }
 
 }  // namespace korch
