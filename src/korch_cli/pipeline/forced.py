@@ -73,11 +73,22 @@ def plan_fusion(source: Path, bindings: Bindings, *, max_primitives: int = 16) -
     check(graph)
     candidates = enumerate_candidates(graph, SearchLimits(max_primitives=max_primitives)).candidates
     representatives = {c.digest: c for c in reversed(candidates)}
-    kernels, rejected = accepted_kernels(graph, representatives, model.opsets.get("", 1))
-    priced = [Priced(c, KERNEL_US) for c in candidates if c.digest in kernels]
-    plan = solve(graph, [*forced_vendor(model, graph), *priced], time_limit_s=_SOLVER_SECONDS)
+    opset = model.opsets.get("", 1)
+    vendor = forced_vendor(model, graph)
+    kernels: dict[str, Kernel] = {}
+    rejected: Counter[str] = Counter()
+    while True:
+        # Text is made for what a plan wants, because there are many more candidates than that.
+        plan = solve(graph, [*vendor, *(Priced(c, KERNEL_US) for c in candidates)], time_limit_s=_SOLVER_SECONDS)
+        generated = [p.candidate for p in plan.kernels if p.candidate.kind is CandidateKind.GENERATED]
+        wanted = {c.digest: representatives[c.digest] for c in generated if c.digest not in kernels}
+        accepted, refused = accepted_kernels(graph, wanted, opset)
+        kernels |= accepted
+        rejected += refused
+        if not refused:
+            break
+        candidates = tuple(c for c in candidates if c.digest in kernels or c.digest not in wanted)
     check_plan(graph, plan)
-    generated = [p.candidate for p in plan.kernels if p.candidate.kind is CandidateKind.GENERATED]
     bodies = {c: cut(graph, c) for c in generated}
     return Fusion(model, graph, plan, bodies, {c.digest: kernels[c.digest] for c in generated}, rejected)
 
