@@ -15,11 +15,16 @@ if TYPE_CHECKING:
 
 _FLOATS_ARE_EQUAL = 11
 """Before this opset Equal takes no floats."""
+_INTEGERS_ARE_ORDERED = 9
+"""Before this opset Greater and Less take no integers."""
+_EXTREMES_BROADCAST = 8
+"""Before this opset the operands of Max and Min have one shape."""
 _ORDERS_HAVE_EQUALITY = 12
 """From this opset on GreaterOrEqual and LessOrEqual exist."""
 _NUMBERS_ARE_EQUAL = 12
 """From this opset on Max, Min and Pow take integers."""
 _SINCE = {
+    **dict.fromkeys(("acosh", "asinh", "atanh", "cosh", "erf", "sign", "sinh", "where"), 9),
     "bit_and": 18,
     "bit_not": 18,
     "bit_or": 18,
@@ -55,8 +60,6 @@ _OPERATORS = {
     "erf": "Erf",
     "exp": "Exp",
     "floor": "Floor",
-    "greater": "Greater",
-    "less": "Less",
     "log": "Log",
     "mul": "Mul",
     "neg": "Neg",
@@ -90,6 +93,9 @@ def elementwise(body: FunctionBody, value: Value, args: list[str], out: str) -> 
     if function == "cast":
         body.node("Cast", args, out, to=value.type.dtype.onnx)
         return
+    broadcasts = any(a.type.shape != value.type.shape for a in body.graph.args(value))
+    if broadcasts and function in ("max", "min") and body.opset < _EXTREMES_BROADCAST:
+        raise Refusal(f"Opset {body.opset} has no {function} that broadcasts.")
     held = held_in(function, operand, body.opset)
     if held is operand:
         _function(body, function, operand, args, out)
@@ -157,17 +163,23 @@ def _ordered_or_equal(body: FunctionBody, function: str, dtype: DType, args: lis
         body.node("GreaterOrEqual" if function == "greater_equal" else "LessOrEqual", args, out)
         return
     # Not the negation of the opposite, which differs for NaN.
-    strict = body.node("Greater" if function == "greater_equal" else "Less", args, f"{out}_strict")
+    _ordered(body, function.removesuffix("_equal"), dtype, args, f"{out}_strict")
     _equal(body, "equal", dtype, args, f"{out}_equal")
-    body.node("Or", [strict, f"{out}_equal"], out)
+    body.node("Or", [f"{out}_strict", f"{out}_equal"], out)
+
+
+def _ordered(body: FunctionBody, function: str, dtype: DType, args: list[str], out: str) -> None:
+    if not dtype.is_float and body.opset < _INTEGERS_ARE_ORDERED:
+        raise Refusal(f"Opset {body.opset} does not order {dtype.text}.")
+    body.node(function.capitalize(), args, out)
 
 
 def _extreme(body: FunctionBody, function: str, dtype: DType, args: list[str], out: str) -> None:
     if dtype is DType.BOOL:
         body.node("Or" if function == "max" else "And", args, out)
     elif dtype.is_integer and body.opset < _NUMBERS_ARE_EQUAL:
-        first = body.node("Greater" if function == "max" else "Less", args, f"{out}_first")
-        body.node("Where", [first, *args], out)
+        _ordered(body, "greater" if function == "max" else "less", dtype, args, f"{out}_first")
+        body.node("Where", [f"{out}_first", *args], out)
     else:
         body.node("Max" if function == "max" else "Min", args, out)
 
@@ -192,7 +204,9 @@ _Rule = Callable[["FunctionBody", str, DType, list[str], str], None]
 _RULES: dict[str, _Rule] = {
     "equal": _equal,
     "fmod": _remainder,
+    "greater": _ordered,
     "greater_equal": _ordered_or_equal,
+    "less": _ordered,
     "less_equal": _ordered_or_equal,
     "max": _extreme,
     "min": _extreme,

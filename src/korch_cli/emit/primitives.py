@@ -34,9 +34,13 @@ from korch_cli.emit.clamps import Clamp
 from korch_cli.emit.elementwise import elementwise, held_in
 from korch_cli.emit.windows import window_reduce
 
-OLDEST_OPSET = 9
+OLDEST_OPSET = 7
 """Before it, too many of these operators do not exist."""
 
+_CONSTANTS = 9
+"""The opset that brought constants of other types than floats."""
+_EXPAND = 8
+"""The opset that brought Expand."""
 _SLICE_HAS_OPERANDS = 10
 """Before this opset Slice has attributes and no steps."""
 _PAD_HAS_OPERANDS = 11
@@ -71,7 +75,9 @@ class FunctionBody:
         return output
 
     def constant(self, array: Array) -> str:
-        """Return the tensor of a constant; equal ones are one node."""
+        """Return the tensor of a constant; equal ones are one node. Raises Refusal."""
+        if self.opset < _CONSTANTS and array.dtype.kind != "f":
+            raise Refusal(f"Opset {self.opset} has no constants of {array.dtype}.")
         key = str(array.dtype).encode() + str(array.shape).encode() + array.tobytes()
         if key not in self._constants:
             name = f"c{len(self._constants)}"
@@ -144,6 +150,8 @@ def _reduce(body: FunctionBody, value: Value, args: list[str], out: str) -> None
 
 
 def _broadcast(body: FunctionBody, value: Value, args: list[str], out: str) -> None:
+    if body.opset < _EXPAND:
+        raise Refusal(f"Opset {body.opset} cannot repeat a tensor to a shape.")
     body.node("Expand", [*args, body.integers(value.type.shape)], out)
 
 

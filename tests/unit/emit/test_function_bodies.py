@@ -296,7 +296,7 @@ def test_replicas_have_operands_and_results_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("lines", "opset", "word"),
     [
-        (CASES["add"], 8, "older"),
+        (CASES["add"], 6, "older"),
         (one("f64[2]", "elementwise erf", "f64[2]"), 17, "f64"),
         (one("i64[2]", "elementwise pow", "i64[2]", "i64[2]"), 11, "power"),
         (one("i64[1]", "reduce mean axes=[0]", "i64[2]"), 17, "mean"),
@@ -328,7 +328,7 @@ def test_what_can_be_said_is_not_refused() -> None:
     assert can_be_function(body_of(*SOFTMAX), 9) is None
 
 
-@pytest.mark.parametrize("opset", [9, 10])
+@pytest.mark.parametrize("opset", [7, 8, 9, 10])
 def test_old_opsets_say_it_in_their_own_way_or_refuse(opset: int) -> None:
     refused = []
     for name, lines in CASES.items():
@@ -339,7 +339,7 @@ def test_old_opsets_say_it_in_their_own_way_or_refuse(opset: int) -> None:
         else:
             assert sentence.endswith(".")
             refused.append(name)
-    assert len(refused) < len(CASES) / 3, refused
+    assert len(refused) < len(CASES) / 2, refused
 
 
 def test_equal_bodies_give_equal_bytes() -> None:
