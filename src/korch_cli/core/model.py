@@ -73,6 +73,39 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
+class Body:
+    """A subgraph of If, Loop or Scan, as a part of an unrolled model.
+
+    Attributes:
+        prefix: what the names of its tensors and nodes begin with in the unrolled model.
+        path: where it is: from the main graph on, the position of a node and the attribute that holds the graph.
+        left: positions of its nodes that the unrolled model does not have.
+    """
+
+    prefix: str
+    path: tuple[tuple[int, str], ...]
+    left: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class UnrolledModel:
+    """A model, and the same with the bodies of its control flow beside it, so that they are optimised with it.
+
+    Attributes:
+        model: the model as it was loaded.
+        flat: the model with the nodes of all bodies behind its own. What a body is given, and what it takes from
+            outside that is no constant, are further inputs; what it gives are further outputs. It computes what no
+            caller asks for, but each node computes in it what it computes in its body. `model` itself if there is no
+            body with static types.
+        bodies: outer ones before the ones inside them.
+    """
+
+    model: Model
+    flat: Model
+    bodies: tuple[Body, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Bindings:
     """What the user says of symbolic shapes: `--dim batch=1` and `--shape x=1x3x48x320`."""
 

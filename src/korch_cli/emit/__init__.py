@@ -1,5 +1,6 @@
 """Plans to files: the output model, the source of its library, the plan document."""
 
+from korch_cli.emit.enclose import enclose as enclose
 from korch_cli.emit.files import copy_model as copy_model
 from korch_cli.emit.files import save_model as save_model
 from korch_cli.emit.files import staging as staging

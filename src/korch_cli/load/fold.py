@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,15 @@ import onnx
 from onnx import numpy_helper
 
 from korch_cli.core.types import Array, DType, TensorType
-from korch_cli.load.constants import add_initializer, is_default_domain, overridable, remove_dead, replace_nodes
+from korch_cli.load.branches import take_branches
+from korch_cli.load.constants import (
+    add_initializer,
+    is_default_domain,
+    lift_constants,
+    overridable,
+    remove_dead,
+    replace_nodes,
+)
 from korch_cli.load.evaluate import FIRST_OPSET, FOLDABLE, SHAPE_READERS, evaluate
 from korch_cli.load.infer import infer, types_of
 from korch_cli.load.structure import reads
@@ -47,6 +56,7 @@ def fold(proto: onnx.ModelProto, stated: Mapping[str, onnx.ValueInfoProto], fold
     """Infer and fold by turns until nothing is left to fold; return the number of folded nodes.
 
     Each needs the other: a shape that is inferred folds into a constant, and a constant is the shape of something else.
+    An If on a constant is replaced by the branch that it takes.
     Nodes that make graph outputs stay, as do those whose results would make the file grow.
     """
     version = max((o.version for o in proto.opset_import if is_default_domain(o.domain)), default=0)
@@ -54,10 +64,24 @@ def fold(proto: onnx.ModelProto, stated: Mapping[str, onnx.ValueInfoProto], fold
     while True:
         infer(proto, stated)
         count = _fold_once(proto, folder) if version >= FIRST_OPSET else 0
+        count += _take_branches(proto, folder)
         total += count
         remove_dead(proto)
         if not count:
             return total
+
+
+def _take_branches(proto: onnx.ModelProto, folder: Path) -> int:
+    fixed = overridable(proto)
+    constants = {tensor.name: tensor for tensor in proto.graph.initializer if tensor.name not in fixed}
+
+    def value(name: str) -> Array | None:
+        return read_tensor(constants[name], folder) if name in constants else None
+
+    count = take_branches(proto.graph, value, partial(add_initializer, proto))
+    if count:
+        lift_constants(proto)
+    return count
 
 
 def _fold_once(proto: onnx.ModelProto, folder: Path) -> int:

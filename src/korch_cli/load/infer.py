@@ -95,7 +95,19 @@ def _write_outputs(proto: onnx.ModelProto, found: Mapping[str, onnx.ValueInfoPro
         if not output.type.WhichOneof("value"):
             output.type.CopyFrom(info.type)
         else:
-            output.type.tensor_type.shape.CopyFrom(info.type.tensor_type.shape)
+            _write_shape(output.type.tensor_type, info.type.tensor_type.shape)
+
+
+def _write_shape(tensor: onnx.TypeProto.Tensor, found: onnx.TensorShapeProto) -> None:
+    """Write a shape; where it has no number, a dimension is what the file calls it, if that says anything."""
+    before = list(tensor.shape.dim)
+    tensor.shape.CopyFrom(found)
+    for i, dim in enumerate(tensor.shape.dim):
+        if dim.HasField("dim_value"):
+            continue
+        dim.Clear()
+        if len(before) == len(found.dim) and before[i].HasField("dim_param"):
+            dim.CopyFrom(before[i])
 
 
 def _inferred(proto: onnx.ModelProto, known: Iterable[onnx.ValueInfoProto]) -> dict[str, onnx.ValueInfoProto]:

@@ -10,13 +10,12 @@ from pathlib import Path
 from korch_cli.candidates import cut
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Candidate, CandidateKind, Kernel, KernelBody
-from korch_cli.core.model import Model
 from korch_cli.core.plan import Plan
 from korch_cli.core.progress import Progress
 from korch_cli.core.record import Comparison, Verdict
-from korch_cli.core.types import Array
-from korch_cli.emit import PLAN_SCHEMA, build_model, copy_model, plan_document, save_model, write_set
+from korch_cli.emit import PLAN_SCHEMA, build_model, copy_model, enclose, plan_document, save_model, write_set
 from korch_cli.pipeline.laboratory import Laboratory
+from korch_cli.pipeline.prepare import Prepared, Runnable
 from korch_cli.pipeline.settings import Settings
 from korch_cli.pipeline.stored import decode_comparison, encode_comparison
 from korch_cli.verify import Subject, compare_speed, find_guilty, verify_models
@@ -35,6 +34,7 @@ class Built:
         kernels: for each digest of the plan the kernel that runs.
         domain: of the custom operators.
         model: the ONNX file.
+        flat: the same with the bodies of control flow beside it, so that all kernels run; `model` without such bodies.
         library: the shared library.
     """
 
@@ -43,6 +43,7 @@ class Built:
     kernels: Mapping[str, Kernel]
     domain: str
     model: Path
+    flat: Path
     library: Path
 
 
@@ -71,21 +72,17 @@ class Delivery:
 
     Attributes:
         settings: tolerances, threads, the output's path.
-        model: the loaded model.
-        graph: its primitives.
+        prepared: the loaded model: what outputs are compared with.
+        graph: the primitives of the model and of the bodies of its control flow.
         laboratory: knows the kernels.
-        feeds: sets of inputs.
-        prepared: the loaded model as a file: what outputs are compared with.
         staged: folder for the files, on the same file system as the output.
         progress: told what happens.
     """
 
     settings: Settings
-    model: Model
+    prepared: Prepared
     graph: PrimitiveGraph
     laboratory: Laboratory
-    feeds: Sequence[Mapping[str, Array]]
-    prepared: Path
     staged: Path
     progress: Progress
 
@@ -100,35 +97,50 @@ class Delivery:
         library = self.staged / self._library.name
         comments = {kernels[d].name: f"Computes {names}." for d, names in self._computed(chosen).items()}
         self.laboratory.build(domain, [self.laboratory.entry(k) for k in ordered], comments, None, library)
-        proto = build_model(self.model, self.graph, plan, bodies, kernels, domain)
+        unrolled = self.prepared.unrolled
+        source = unrolled.model.path.parent
+        proto = build_model(unrolled.flat, self.graph, plan, bodies, kernels, domain)
         model = self.staged / self.settings.output.name
-        save_model(proto, self.model.path.parent, model)
-        return Built(plan, bodies, kernels, domain, model, library)
+        save_model(enclose(proto, unrolled, domain), source, model)
+        flat = model
+        if unrolled.bodies:
+            flat = self.staged / "flat" / model.name
+            flat.parent.mkdir(exist_ok=True)
+            save_model(proto, source, flat)
+        return Built(plan, bodies, kernels, domain, model, flat, library)
 
     def verify(self, built: Built) -> tuple[Verdict, ...]:
-        """Compare the outputs with the input model's without optimisations: with the library, and without."""
+        """Compare the outputs with the input model's without optimisations: with the library, and without.
+
+        A body of control flow may not run on the inputs at hand, so that all bodies are run on their own as well.
+        """
         self.progress.stage("Comparing the outputs")
-        reference = Subject("input", self.prepared, None, optimize=False)
+        ways: list[tuple[str, Runnable, Path, Path | None]] = [
+            ("with the library", self.prepared.whole, built.model, built.library),
+            ("without the library", self.prepared.whole, built.model, None),
+        ]
+        if built.flat != built.model:
+            ways.append(("subgraphs on their own", self.prepared.flat, built.flat, built.library))
         return tuple(
             verify_models(
-                reference,
-                Subject("output", built.model, library, optimize=True),
-                self.feeds,
+                Subject("input", reference.path, None, optimize=False),
+                Subject("output", model, library, optimize=True),
+                reference.feeds,
                 rtol=self.settings.rtol,
                 atol=self.settings.atol,
                 variant=variant,
                 threads=self.settings.threads,
             )
-            for variant, library in (("with the library", built.library), ("without the library", None))
+            for variant, reference, model, library in ways
         )
 
     def blame(self, built: Built) -> tuple[tuple[str, str], ...]:
         """Return the kernels that compute something else than their functions do, each with a sentence."""
         return find_guilty(
-            built.model,
+            built.flat,
             built.library,
             built.domain,
-            self.feeds,
+            self.prepared.flat.feeds,
             rtol=self.settings.rtol,
             atol=self.settings.atol,
             threads=self.settings.threads,
@@ -153,19 +165,24 @@ class Delivery:
         The figures stay in the store, so that the same two models on the same machine get the same answer again.
         """
         store, identity = self.laboratory.bench.store, self.laboratory.bench.identity
-        digests = [hashlib.sha256(p.read_bytes()).hexdigest() for p in (self.prepared, built.model, built.library)]
+        whole = self.prepared.whole
+        digests = [hashlib.sha256(p.read_bytes()).hexdigest() for p in (whole.path, built.model, built.library)]
         key = f"comparison/{'/'.join(digests)}/{identity}"
         known = store.document(key)
         if known is not None:
             return decode_comparison(known)
         self.progress.stage("Timing both models end to end")
         subjects = (
-            Subject("input", self.prepared, None, optimize=True),
+            Subject("input", whole.path, None, optimize=True),
             Subject("output", built.model, built.library, optimize=True),
         )
         for seconds in _COMPARE_SECONDS:
             comparison = compare_speed(
-                subjects, self.feeds[0], threads=self.settings.threads, seconds=seconds, progress=self.progress
+                subjects,
+                whole.feeds[0],
+                threads=self.settings.threads,
+                seconds=seconds,
+                progress=self.progress,
             )
             ratio = comparison.ratios[0]
             if not ratio.low <= 1.0 < ratio.high:
@@ -213,15 +230,19 @@ class Delivery:
     def _computed(self, chosen: Sequence[Candidate]) -> dict[str, str]:
         """For each digest, the names of the ONNX nodes that its kernel computes, all places together."""
         names: dict[str, dict[str, None]] = {}
+        nodes = self.prepared.unrolled.flat.operators
         for candidate in chosen:
             operators = sorted({self.graph.values[v].operator for v in candidate.body})
-            names.setdefault(candidate.digest, {}).update((self.model.operators[o].name, None) for o in operators)
+            names.setdefault(candidate.digest, {}).update((nodes[o].name, None) for o in operators)
         return {digest: ", ".join(found) for digest, found in names.items()}
 
     def _document(self, outcome: Outcome) -> str:
         source = hashlib.sha256(self.settings.source.read_bytes()).hexdigest()
         built = outcome.built
+        model = self.prepared.unrolled.flat
         operators = {value.id: value.operator for value in self.graph.primitives()}
         if built is None:
-            return plan_document(self.model, source, outcome.reason, None, {}, None, operators)
-        return plan_document(self.model, source, outcome.reason, built.plan, built.kernels, built.domain, operators)
+            return plan_document(model, source, outcome.reason, None, {}, None, operators)
+        return plan_document(
+            self.prepared.unrolled.flat, source, outcome.reason, built.plan, built.kernels, built.domain, operators
+        )

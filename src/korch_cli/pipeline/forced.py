@@ -18,12 +18,12 @@ from korch_cli.core.check import check
 from korch_cli.core.errors import KorchError, Refusal
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Candidate, CandidateKind, Kernel, KernelBody, Timing, TimingSource
-from korch_cli.core.model import Bindings, Model
+from korch_cli.core.model import Bindings, Model, UnrolledModel
 from korch_cli.core.plan import Plan, Priced
 from korch_cli.core.progress import Progress, Silent
-from korch_cli.emit import build_model, can_be_function, ort_headers, registration_unit, save_model
+from korch_cli.emit import build_model, can_be_function, enclose, ort_headers, registration_unit, save_model
 from korch_cli.fission import fission
-from korch_cli.load import load
+from korch_cli.load import load, unroll
 from korch_cli.pipeline.laboratory import Bench, Laboratory
 from korch_cli.pipeline.search import Search
 from korch_cli.pipeline.settings import Settings
@@ -41,15 +41,15 @@ class Fusion:
     """A model with its forced plan.
 
     Attributes:
-        model: the loaded model.
-        graph: its primitives.
+        model: the loaded model, with the bodies of its control flow.
+        graph: the primitives of all that.
         plan: the kernels that run.
         bodies: the generated candidates of the plan, cut out of the graph.
         chosen: for each digest of the plan, the kernel.
         rejected: distinct candidates that the code generator or the standard operators refuse, by sentence.
     """
 
-    model: Model
+    model: UnrolledModel
     graph: PrimitiveGraph
     plan: Plan
     bodies: Mapping[Candidate, KernelBody]
@@ -68,7 +68,8 @@ def plan_fusion(source: Path, bindings: Bindings, *, max_primitives: int = 16) -
     Raises:
         KorchError: as `load` does.
     """
-    model = load(source, bindings)
+    unrolled = unroll(load(source, bindings))
+    model = unrolled.flat
     graph = rewrite(fission(model))
     check(graph)
     candidates = enumerate_candidates(graph, SearchLimits(max_primitives=max_primitives)).candidates
@@ -90,7 +91,7 @@ def plan_fusion(source: Path, bindings: Bindings, *, max_primitives: int = 16) -
         candidates = tuple(c for c in candidates if c.digest in kernels or c.digest not in wanted)
     check_plan(graph, plan)
     bodies = {c: cut(graph, c) for c in generated}
-    return Fusion(model, graph, plan, bodies, {c.digest: kernels[c.digest] for c in generated}, rejected)
+    return Fusion(unrolled, graph, plan, bodies, {c.digest: kernels[c.digest] for c in generated}, rejected)
 
 
 def build_fusions(
@@ -125,8 +126,9 @@ def build_fusions(
             raise KorchError(f"the kernel {name} does not compile: {result.sentence}")
     link(compiler, [path for path in built.values() if isinstance(path, Path)], library)
     for fusion, output in zip(fusions, outputs, strict=True):
-        proto = build_model(fusion.model, fusion.graph, fusion.plan, fusion.bodies, fusion.chosen, domain)
-        save_model(proto, fusion.model.path.parent, output)
+        flat = fusion.model.flat
+        proto = build_model(flat, fusion.graph, fusion.plan, fusion.bodies, fusion.chosen, domain)
+        save_model(enclose(proto, fusion.model, domain), flat.path.parent, output)
 
 
 def force_search(

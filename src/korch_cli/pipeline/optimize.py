@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,14 +15,13 @@ from korch_cli.core.kernel import CandidateKind
 from korch_cli.core.model import Model
 from korch_cli.core.progress import Progress
 from korch_cli.core.record import OptimizeRecord
-from korch_cli.core.types import Array
-from korch_cli.emit import save_model, staging
+from korch_cli.emit import staging
 from korch_cli.fission import fission
-from korch_cli.load import load
 from korch_cli.measure import ProfileStore, calibrate, default_folder, machine_identity
 from korch_cli.pipeline.delivery import Delivery, Outcome
 from korch_cli.pipeline.forced import force_search
 from korch_cli.pipeline.laboratory import Bench, probe_builder
+from korch_cli.pipeline.prepare import Runnable, prepare
 from korch_cli.pipeline.prices import priced_vendor
 from korch_cli.pipeline.search import Search, prepare_search
 from korch_cli.pipeline.settings import Settings
@@ -30,11 +29,10 @@ from korch_cli.pipeline.summary import describe_environment, summarize, why_noth
 from korch_cli.rewrite import rewrite
 from korch_cli.solve import SearchResult
 from korch_cli.toolchain import find_compiler
-from korch_cli.verify import draw_inputs, require_onnxruntime
+from korch_cli.verify import require_onnxruntime
 
 _ATTEMPTS = 4
 """Plans that are tried before the input is written unchanged: each one leaves out the kernels that failed."""
-_INPUT_SETS = 3
 _LEAST_GAIN = 0.02
 """A plan that promises to save less than this share is not worth a library, nor can it be told from noise."""
 
@@ -48,19 +46,16 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
     require_onnxruntime()
     clock = _Clock()
     with staging(settings.output.parent) as staged, tempfile.TemporaryDirectory(prefix="korch-") as scratch:
-        prepared = Path(scratch) / "prepared.onnx"
         progress.stage("Loading the model")
         with clock("load"):
-            model = load(settings.source, settings.bindings)
-            save_model(model.proto, settings.source.parent, prepared)
+            prepared = prepare(settings, Path(scratch))
+        model = prepared.unrolled.flat
         with clock("fission"):
             graph = rewrite(fission(model))
             check(graph)
-        inputs = [(name, model.types[name]) for name in model.inputs]
-        feeds = draw_inputs(prepared, inputs, seed=settings.seed, runs=_INPUT_SETS)
         bench = _bench(settings, Path(scratch), model)
-        search = _search(settings, model, graph, prepared, feeds[0], bench, clock, progress)
-        delivery = Delivery(settings, model, graph, search.laboratory, feeds, prepared, staged, progress)
+        search = _search(settings, model, graph, prepared.flat, bench, clock, progress)
+        delivery = Delivery(settings, prepared, graph, search.laboratory, staged, progress)
         outcome, result = _deliver(search, delivery, clock)
         written = delivery.write(outcome)
     environment = describe_environment(search)
@@ -71,8 +66,7 @@ def _search(
     settings: Settings,
     model: Model,
     graph: PrimitiveGraph,
-    prepared: Path,
-    feeds: Mapping[str, Array],
+    flat: Runnable,
     bench: Bench,
     clock: _Clock,
     progress: Progress,
@@ -87,7 +81,7 @@ def _search(
         limits = calibrate(settings.threads, bench.store, probe_builder(bench, progress))
     progress.stage("Profiling ONNX Runtime on the model")
     with clock("profile"):
-        vendor = priced_vendor(model, graph, prepared, feeds, bench)
+        vendor = priced_vendor(model, graph, flat.path, flat.feeds[0], bench)
     progress.stage("Enumerating candidate kernels")
     with clock("candidates"):
         return prepare_search(settings, graph, vendor, limits, bench, deadline, progress)

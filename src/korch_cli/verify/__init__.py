@@ -1,6 +1,6 @@
 """Checks models by running them in child processes: equal outputs, speed, time by node."""
 
-from korch_cli.verify.agreement import verify_models
+from korch_cli.verify.agreement import verify_models, why_it_does_not_run
 from korch_cli.verify.child import Subject
 from korch_cli.verify.draw import draw_inputs
 from korch_cli.verify.guilt import find_guilty
@@ -21,4 +21,5 @@ __all__ = [
     "profile_nodes",
     "require_onnxruntime",
     "verify_models",
+    "why_it_does_not_run",
 ]

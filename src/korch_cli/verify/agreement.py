@@ -52,6 +52,15 @@ def verify_models(
     return Verdict(passed, variant, rtol, atol, len(feeds), worst, failure)
 
 
+def why_it_does_not_run(subject: Subject, feed: Mapping[str, Array], threads: int) -> str | None:
+    """Run a model once in a process of its own; return a sentence if that fails."""
+    try:
+        _outputs(subject, [feed], threads)
+    except _SubjectError as error:
+        return error.sentence
+    return None
+
+
 class _SubjectError(Exception):
     def __init__(self, subject: Subject, error: ChildError) -> None:
         self.sentence = f"The model {subject.name!r} did not run: {error.sentence}."
