@@ -1,8 +1,8 @@
-"""Inputs for several models that are fed alike."""
+"""What models are fed with: arrays from a file, and for several models the same."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,31 @@ if TYPE_CHECKING:
     from korch_cli.core.types import Array
 
 
+def read_inputs(path: Path | None, bindings: Bindings) -> tuple[dict[str, Array], Bindings]:
+    """Return the arrays in a .npz file by name, and the bindings with their shapes where `--shape` says nothing.
+
+    Raises:
+        UsageError: the file is not there, or is no archive of arrays.
+    """
+    import zipfile
+
+    import numpy as np
+
+    from korch_cli.core.model import Bindings as Bound
+
+    if path is None:
+        return {}, bindings
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, AttributeError, TypeError) as error:
+        hint = "write one with: numpy.savez(path, input_name=array)"
+        raise UsageError("the inputs cannot be read: this is no .npz file", where=str(path), hint=hint) from error
+    return arrays, Bound(bindings.dims, {**{name: a.shape for name, a in arrays.items()}, **bindings.shapes})
+
+
 def draw_shared_inputs(
-    paths: Sequence[Path], bindings: Bindings, *, seed: int, runs: int
+    paths: Sequence[Path], bindings: Bindings, *, seed: int, runs: int, given: Mapping[str, Array] | None = None
 ) -> tuple[dict[str, Array], ...]:
     """Return sets of inputs for models of which some have static shapes and others symbolic ones.
 
@@ -33,6 +56,6 @@ def draw_shared_inputs(
         except UsageError as error:
             first = first or error
         else:
-            return verify.draw_inputs(path, inputs, seed=seed, runs=runs)
+            return verify.draw_inputs(path, inputs, seed=seed, runs=runs, given=given)
     assert first is not None
     raise first

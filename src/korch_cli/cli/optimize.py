@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from korch_cli.cli.feeding import read_inputs
 from korch_cli.cli.options import (
     MODEL,
     format_flag,
+    inputs_flag,
     processors,
     quiet_flag,
     require_folder,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     help="Compilers that run at the same time.",
 )
 @seed_flag
+@inputs_flag
 @tolerance_flags
 @click.option(
     "--gap",
@@ -71,6 +74,7 @@ def optimize(
     threads: int,
     jobs: int,
     seed: int,
+    inputs: Path | None,
     rtol: float,
     atol: float,
     gap: float,
@@ -89,7 +93,7 @@ def optimize(
     Beside OUT lie its kernel library (.korch.so) and the plan (.plan.json). OUT equals IN if nothing faster is found.
     """
     _check_paths(source, output, report)
-    bindings = bindings_of(dims, shapes)
+    given, bindings = read_inputs(inputs, bindings_of(dims, shapes))
 
     from korch_cli import pipeline  # everything heavy comes with it
     from korch_cli.report import render_optimize, show_progress, to_json
@@ -101,6 +105,7 @@ def optimize(
         threads=threads,
         jobs=jobs,
         seed=seed,
+        inputs=given,
         rtol=rtol,
         atol=atol,
         gap=gap,

@@ -60,6 +60,12 @@ def seed_flag(command: _Command) -> _Command:
     )(command)
 
 
+def inputs_flag(command: _Command) -> _Command:
+    """Add `--inputs`."""
+    text = "Feed the arrays of this .npz file instead of random ones; they also say the shapes of their inputs."
+    return click.option("--inputs", metavar="FILE", type=MODEL, default=None, help=text)(command)
+
+
 def tolerance_flags(command: _Command) -> _Command:
     """Add `--rtol` and `--atol`."""
     positive = click.FloatRange(min=0)

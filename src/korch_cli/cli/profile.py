@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
-from korch_cli.cli.feeding import draw_shared_inputs
+from korch_cli.cli.feeding import draw_shared_inputs, read_inputs
 from korch_cli.cli.options import (
     MODEL,
     format_flag,
+    inputs_flag,
     quiet_flag,
     require_model,
     seed_flag,
@@ -28,6 +29,7 @@ from korch_cli.core.record import Comparison, NodeTime
 @shape_flags
 @threads_flag
 @seed_flag
+@inputs_flag
 @click.option("--seconds", type=Duration(), default="10s", help="Time to spend on timing, all models together.")
 @click.option("--per-node", is_flag=True, help="Also list the time of every node, from ONNX Runtime's profiler.")
 @format_flag
@@ -55,6 +57,7 @@ def profile(
     shapes: tuple[tuple[str, tuple[int, ...]], ...],
     threads: int,
     seed: int,
+    inputs: Path | None,
     seconds: float,
     per_node: bool,
     form: str,
@@ -71,13 +74,13 @@ def profile(
         raise click.UsageError("--fail-if-slower needs --against OTHER to compare with.")
     for path in paths:
         require_model(path)
-    bindings = bindings_of(dims, shapes)
+    given, bindings = read_inputs(inputs, bindings_of(dims, shapes))
 
     from korch_cli import verify  # onnx comes with it
     from korch_cli.report import Profile, render_profile, show_progress, to_json
 
     verify.require_onnxruntime()
-    feeds = draw_shared_inputs(paths, bindings, seed=seed, runs=1)[0]
+    feeds = draw_shared_inputs(paths, bindings, seed=seed, runs=1, given=given)[0]
     subjects = [
         verify.Subject(name, path, verify.find_library(path), optimize=True)
         for name, path in zip(distinct_names(paths), paths, strict=True)

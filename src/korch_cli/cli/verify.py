@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
-from korch_cli.cli.feeding import draw_shared_inputs
+from korch_cli.cli.feeding import draw_shared_inputs, read_inputs
 from korch_cli.cli.options import (
     MODEL,
     format_flag,
+    inputs_flag,
     quiet_flag,
     require_model,
     seed_flag,
@@ -28,6 +29,7 @@ from korch_cli.core.errors import ExitCode
 @threads_flag
 @click.option("--runs", type=click.IntRange(min=1), default=3, help="Sets of random inputs.")
 @seed_flag
+@inputs_flag
 @tolerance_flags
 @format_flag
 @quiet_flag
@@ -41,6 +43,7 @@ def verify(
     threads: int,
     runs: int,
     seed: int,
+    inputs: Path | None,
     rtol: float,
     atol: float,
     form: str,
@@ -53,13 +56,13 @@ def verify(
     """
     for path in (reference, candidate):
         require_model(path)
-    bindings = bindings_of(dims, shapes)
+    given, bindings = read_inputs(inputs, bindings_of(dims, shapes))
 
     from korch_cli import verify as stage  # onnx comes with it
     from korch_cli.report import render_verdicts, show_progress, to_json
 
     stage.require_onnxruntime()
-    feeds = draw_shared_inputs((reference, candidate), bindings, seed=seed, runs=runs)
+    feeds = draw_shared_inputs((reference, candidate), bindings, seed=seed, runs=runs, given=given)
     trusted = stage.Subject(reference.name, reference, stage.find_library(reference), optimize=False)
     library = stage.find_library(candidate)
     variants = [("as it is", None)] if library is None else [("with the library", library), ("without it", None)]

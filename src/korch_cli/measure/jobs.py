@@ -88,5 +88,6 @@ def profile_model(
         try:
             times_us, total_us, optimized = worker.ask(("profile", arguments), _PROFILE_LIMIT_S)
         except WorkerError as error:
-            raise ModelError(f"ONNX Runtime does not run the model: {error}", where=path.name) from error
+            hint = "if it needs particular inputs, give them with --inputs FILE.npz"
+            raise ModelError(f"ONNX Runtime does not run the model: {error}", where=path.name, hint=hint) from error
     return ModelTimes(times_us, total_us, optimized)

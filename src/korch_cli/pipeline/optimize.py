@@ -14,7 +14,7 @@ from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import CandidateKind
 from korch_cli.core.model import Model
 from korch_cli.core.progress import Progress
-from korch_cli.core.record import OptimizeRecord
+from korch_cli.core.record import OptimizeRecord, Verdict
 from korch_cli.emit import staging
 from korch_cli.fission import fission
 from korch_cli.measure import ProfileStore, calibrate, default_folder, machine_identity
@@ -97,7 +97,8 @@ def _deliver(search: Search, delivery: Delivery, clock: _Clock) -> tuple[Outcome
         generated = any(p.candidate.kind is CandidateKind.GENERATED for p in result.plan.kernels)
         forced = search.settings.force_fusion
         if not generated or (not forced and result.plan.cost_us > (1 - _LEAST_GAIN) * result.vendor_us):
-            return replace(outcome, reason=why_nothing_is_faster(search.graph, result), guilty=tuple(guilty)), result
+            reason = _NOTHING if forced else why_nothing_is_faster(search.graph, result)
+            return replace(outcome, reason=reason, guilty=tuple(guilty)), result
         with clock("build"):
             built = delivery.build(result.plan)
         with clock("verify"):
@@ -108,7 +109,7 @@ def _deliver(search: Search, delivery: Delivery, clock: _Clock) -> tuple[Outcome
             return replace(outcome, verdicts=verdicts, guilty=tuple(guilty)), result
         with clock("verify"):
             blamed = delivery.blame(built)
-        outcome = Outcome(None, _DIFFERENT, verdicts)
+        outcome = Outcome(None, _why_not(verdicts), verdicts)
         guilty += blamed
         if not blamed:
             break
@@ -116,8 +117,15 @@ def _deliver(search: Search, delivery: Delivery, clock: _Clock) -> tuple[Outcome
     return replace(outcome, guilty=tuple(guilty)), result
 
 
+def _why_not(verdicts: tuple[Verdict, ...]) -> str:
+    failure = next((verdict.failure for verdict in verdicts if verdict.failure is not None), None)
+    return _DIFFERENT if failure is None else _UNCOMPARABLE.format(failure)
+
+
 _FORCED = "All that can be generated is in {} custom nodes, as --force-fusion asks; nothing was timed."
+_NOTHING = "Nothing in this model can be generated; the input is written unchanged."
 _DIFFERENT = "The optimised outputs differ from the input's by more than the tolerance; the input is written unchanged."
+_UNCOMPARABLE = "The outputs could not be compared, so the input is written unchanged. {}"
 
 
 def _bench(settings: Settings, scratch: Path, model: Model) -> Bench:

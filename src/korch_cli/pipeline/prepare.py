@@ -76,4 +76,5 @@ def prepare(settings: Settings, folder: Path) -> Prepared:
 def _runnable(model: Model, settings: Settings, path: Path) -> Runnable:
     save_model(model.proto, model.path.parent, path)
     inputs = [(name, model.types[name]) for name in model.inputs]
-    return Runnable(path, draw_inputs(path, inputs, seed=settings.seed, runs=_INPUT_SETS))
+    sets = draw_inputs(path, inputs, seed=settings.seed, runs=_INPUT_SETS, given=settings.inputs)
+    return Runnable(path, sets)

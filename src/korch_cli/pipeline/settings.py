@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from korch_cli.core.model import Bindings
+from korch_cli.core.types import Array
 
 
 def available_processors() -> int:
@@ -25,6 +27,7 @@ class Settings:
         threads: threads that the model will run with, and so those that every timing uses.
         jobs: compilers that run at the same time.
         seed: of the random inputs that the outputs are compared on.
+        inputs: inputs that are not drawn at random, by name.
         rtol: relative tolerance of float32 outputs against the input model without optimisations.
         atol: absolute tolerance of the same.
         gap: the search stops when its plan is proven to be within this share of the optimum.
@@ -41,6 +44,7 @@ class Settings:
     threads: int = field(default_factory=available_processors)
     jobs: int = field(default_factory=available_processors)
     seed: int = 0
+    inputs: Mapping[str, Array] = field(default_factory=dict)
     rtol: float = 1e-4
     atol: float = 1e-5
     gap: float = 0.02

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
 
+from korch_cli.core.errors import UsageError
 from korch_cli.core.types import Array, DType, TensorType
 from korch_cli.verify.inputs import read_proto
 from korch_cli.verify.usage import Use, trace_uses
@@ -26,7 +27,12 @@ _SET_FLAGS = 0.75
 
 
 def draw_inputs(
-    model: Path | object, inputs: Sequence[tuple[str, TensorType]], *, seed: int, runs: int
+    model: Path | object,
+    inputs: Sequence[tuple[str, TensorType]],
+    *,
+    seed: int,
+    runs: int,
+    given: Mapping[str, Array] | None = None,
 ) -> tuple[dict[str, Array], ...]:
     """Return `runs` sets of random inputs; an input's values depend on its name, the seed and the run alone.
 
@@ -38,16 +44,35 @@ def draw_inputs(
         inputs: names and types.
         seed: of the random numbers.
         runs: number of sets.
+        given: inputs that are not to be drawn, the same in every set.
+
+    Raises:
+        UsageError: what is given is no input, or has another type.
     """
+    given = given or {}
+    _check_given(given, dict(inputs))
     if not isinstance(model, onnx.ModelProto):
         assert isinstance(model, Path)
         model = read_proto(model)
     uses = trace_uses(model)
     ways = {name: uses.of(name) for name, _ in inputs}
     return tuple(
-        {name: _draw(name, type_, ways[name], run, _generator(name, seed, run)) for name, type_ in inputs}
+        {
+            name: given[name] if name in given else _draw(name, type_, ways[name], run, _generator(name, seed, run))
+            for name, type_ in inputs
+        }
         for run in range(runs)
     )
+
+
+def _check_given(given: Mapping[str, Array], types: Mapping[str, TensorType]) -> None:
+    for name, array in given.items():
+        if name not in types:
+            raise UsageError(f"the model has no input {name!r}", hint=f"its inputs are: {', '.join(types)}")
+        wanted, found = types[name], DType.from_numpy(array.dtype)
+        if found is not wanted.dtype or array.shape != wanted.shape:
+            what = f"{array.dtype}{list(array.shape)}"
+            raise UsageError(f"the array that is given for an input is {what}; the input is {wanted}", where=name)
 
 
 def _generator(name: str, seed: int, run: int) -> np.random.Generator:
