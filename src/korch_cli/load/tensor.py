@@ -123,4 +123,10 @@ def _contained(location: str, folder: Path, where: str) -> Path:
         )
     if not target.is_file():
         raise ModelError(f"the file {location!r} with external data is missing", where=where)
+    if target.stat().st_nlink > 1:
+        raise ModelError(
+            f"external data {location!r} is a hard link, whose other name may lie outside the model's folder",
+            where=where,
+            hint="copy it: cp FILE FILE.copy && mv FILE.copy FILE",
+        )
     return target

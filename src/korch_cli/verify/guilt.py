@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import external_data_helper, helper, numpy_helper
 
 from korch_cli.core.types import Array
 from korch_cli.verify.child import Child, ChildError, Subject, child
@@ -17,8 +18,6 @@ from korch_cli.verify.compare import compare
 from korch_cli.verify.inputs import read_proto
 
 _KERNEL_SECONDS = 60.0
-_EXTERNAL_BYTES = 1 << 30
-"""A copy of a model beyond this size keeps its data in a file of its own; protobuf ends at 2 GiB."""
 
 _Tensors = Mapping[str, Array]
 
@@ -49,14 +48,14 @@ def find_guilty(
     The model runs once per set of inputs without the library and without optimisations, and shows what goes into and
     comes out of each node of `domain`. Each kernel then runs alone on these operands, in another process; one that
     crashes it is guilty as well. Tolerances are those of `verify_models`. No kernel is guilty of a model that does not
-    even run without the library.
+    even run without the library. The folder of `model` has to take a file.
     """
     proto = read_proto(model)
     nodes = [node for node in proto.graph.node if node.domain == domain]
     guilty: dict[str, str] = {}
-    with tempfile.TemporaryDirectory(prefix="korch-blame-") as scratch:
-        exposed = Path(scratch) / "exposed.onnx"
-        constants = _expose(model, nodes, exposed)
+    names = {name for node in nodes for name in (*node.input, *node.output) if name}
+    constants = _constants(proto, names, model.parent)
+    with tempfile.TemporaryDirectory(prefix="korch-blame-") as scratch, _exposed(model, proto, names) as exposed:
         experiments: tuple[_Experiment, ...] | None = None
         for feed in feeds:
             observed = _observed(exposed, feed, threads)
@@ -70,17 +69,32 @@ def find_guilty(
     return tuple(guilty.items())
 
 
-def _expose(model: Path, nodes: Sequence[onnx.NodeProto], path: Path) -> dict[str, Array]:
-    """Write the model with everything that `nodes` read and write as outputs; return the constants among it."""
-    proto = onnx.load(model)
-    names = {name for node in nodes for name in (*node.input, *node.output) if name}
-    constants = {t.name: numpy_helper.to_array(t) for t in proto.graph.initializer if t.name in names}
-    present = {info.name for info in (*proto.graph.input, *proto.graph.output)} | constants.keys()
-    proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(names - present))
-    # Measured by the weights: the size of the whole is refused beyond 2 GiB.
-    is_big = sum(len(tensor.raw_data) for tensor in proto.graph.initializer) > _EXTERNAL_BYTES
-    onnx.save_model(proto, path, save_as_external_data=is_big, location=f"{path.name}.data")
-    return constants
+def _constants(proto: onnx.ModelProto, names: Set[str], folder: Path) -> dict[str, Array]:
+    """Return the initializers of these names; no other data is read."""
+    found = {}
+    for tensor in proto.graph.initializer:
+        if tensor.name in names:
+            copy = onnx.TensorProto()
+            copy.CopyFrom(tensor)
+            if external_data_helper.uses_external_data(copy):
+                external_data_helper.load_external_data_for_tensor(copy, str(folder))
+            found[tensor.name] = numpy_helper.to_array(copy)
+    return found
+
+
+@contextmanager
+def _exposed(model: Path, proto: onnx.ModelProto, names: Set[str]) -> Iterator[Path]:
+    """Write a model that has these tensors as outputs beside the model, whose external data is its own too."""
+    exposed = onnx.ModelProto()
+    exposed.CopyFrom(proto)
+    present = {i.name for i in (*proto.graph.input, *proto.graph.output)} | {t.name for t in proto.graph.initializer}
+    exposed.graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(names - present))
+    path = model.with_name(f".exposed-{model.name}")
+    try:
+        path.write_bytes(exposed.SerializeToString())
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _observed(exposed: Path, feed: Mapping[str, Array], threads: int) -> _Tensors | None:

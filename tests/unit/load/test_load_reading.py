@@ -188,6 +188,15 @@ def test_a_link_out_of_the_folder(
     assert "lies outside" in refused(loaded, external(build, "w.bin")).message
 
 
+def test_external_data_behind_a_hard_link(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, build: Build, loaded: Loader
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "w.bin"
+    elsewhere.write_bytes(bytes(16))
+    (tmp_path / "w.bin").hardlink_to(elsewhere)
+    assert "hard link" in refused(loaded, external(build, "w.bin")).message
+
+
 def test_a_missing_external_file(build: Build, loaded: Loader) -> None:
     error = refused(loaded, external(build, "absent.bin"))
     assert "'absent.bin'" in error.message
