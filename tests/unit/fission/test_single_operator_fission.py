@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cases_elementwise  # type: ignore[import-not-found]
+import cases_indexing  # type: ignore[import-not-found]
 import cases_layout  # type: ignore[import-not-found]
 import cases_pooling  # type: ignore[import-not-found]
 import cases_reduction  # type: ignore[import-not-found]
@@ -24,6 +25,7 @@ from korch_cli.fission.registry import LATEST, Row, rows
 
 _STATED = [
     *cases_elementwise.CASES,
+    *cases_indexing.CASES,
     *cases_layout.CASES,
     *cases_pooling.CASES,
     *cases_reduction.CASES,
