@@ -7,6 +7,7 @@ import cases_indexing  # type: ignore[import-not-found]
 import cases_layout  # type: ignore[import-not-found]
 import cases_pooling  # type: ignore[import-not-found]
 import cases_reduction  # type: ignore[import-not-found]
+import cases_resize  # type: ignore[import-not-found]
 import cases_selection  # type: ignore[import-not-found]
 import onnx
 import pytest
@@ -29,6 +30,7 @@ _STATED = [
     *cases_layout.CASES,
     *cases_pooling.CASES,
     *cases_reduction.CASES,
+    *cases_resize.CASES,
     *cases_selection.CASES,
 ]
 _CASES = list(at_every_version(_STATED))
