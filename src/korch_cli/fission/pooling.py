@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
+
 from korch_cli.core.errors import Refusal
 from korch_cli.core.graph import Value
 from korch_cli.core.primitive import WindowReduce
@@ -54,6 +56,8 @@ def average_pool_counting(op: OperatorView, build: Builder) -> Value:
 def _pool(op: OperatorView, build: Builder, function: str, *, count_padding: bool) -> Value:
     x = op.input(0)
     w = _window(op, x)
+    if not count_padding and any(map(_holds_nothing, x.type.shape[2:], *astuple(w))):
+        raise Refusal("a window holds none of the operand, and runtimes disagree on what that gives")
     # Without padding, both ways of counting are one.
     count_padding = count_padding and any(w.before + w.after)
     reduction = WindowReduce(function, w.extents, w.strides, w.dilations, w.before, w.after, count_padding)
@@ -65,6 +69,12 @@ def _window(op: OperatorView, x: Value) -> Window:
     if extents is None:
         raise Refusal("it has no kernel_shape")
     return read_window(op, x.type.shape[2:], extents, rounds=True)
+
+
+def _holds_nothing(extent: int, window: int, stride: int, dilation: int, before: int, _: int, count: int) -> bool:
+    """Whether some window lies beside the elements of its axis, or reaches over them."""
+    starts = range(-before, -before + count * stride, stride)
+    return any(all(not 0 <= start + i * dilation < extent for i in range(window)) for start in starts)
 
 
 def _power(build: Builder, x: Value, p: int) -> Value:

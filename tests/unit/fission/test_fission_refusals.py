@@ -51,6 +51,10 @@ def _resize(x: np.ndarray = _X, **attributes: object) -> Case:
     return replace(case("Resize", x, None, _DOUBLE, **attributes), version=19)
 
 
+def _pool(x: np.ndarray = _X, **attributes: object) -> Case:
+    return replace(case("MaxPool", x, **attributes), version=19)
+
+
 _DECLINED = [
     (replace(case("Relu", _X, novelty=1), version=13), "attribute 'novelty' is not understood"),
     (replace(case("Conv", floats(1, 2, 5), floats(2, 2, 3), ceil_mode=1), version=11), "attribute 'ceil_mode'"),
@@ -82,6 +86,10 @@ _DECLINED = [
     (replace(case("MaxPool", _X, kernel_shape=[2], storage_order=1), version=12), "storage order"),
     (replace(case("MaxPool", _X, kernel_shape=[9]), version=12), "larger than the padded operand"),
     (replace(case("MaxPool", _X, kernel_shape=[2, 2]), version=12), "does not fit the spatial axes"),
+    (_pool(kernel_shape=[2], dilations=[2], auto_pad="SAME_UPPER"), "how it pads a dilated window"),
+    (_pool(floats(1, 2, 9), kernel_shape=[1], strides=[3], auto_pad="SAME_LOWER"), "leave gaps"),
+    (replace(case("Conv", floats(1, 2, 8), floats(1, 2, 1), strides=[4], auto_pad="SAME_UPPER"), version=11), "gaps"),
+    (_pool(floats(1, 2, 1), kernel_shape=[2], strides=[3], pads=[1, 0], dilations=[3], ceil_mode=1), "holds none"),
     (replace(case("AveragePool", _X), version=19), "no kernel_shape"),
     (replace(case("AveragePool", _X, kernel_shape=[2], pads=[1, 1], auto_pad="SAME_UPPER"), version=19), "both pads"),
     (replace(case("AveragePool", _X, kernel_shape=[2], pads=[-1, 0]), version=19), "padding does not fit"),
