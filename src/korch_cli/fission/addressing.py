@@ -65,6 +65,30 @@ def scatter_nd(op: OperatorView, build: Builder) -> Value:
     return build.reshape(_scattered(op, build, rows, given, places), x.type.shape)
 
 
+@fission("TensorScatter", since=24)
+def tensor_scatter(op: OperatorView, build: Builder) -> Value:
+    """Replace consecutive elements of one axis, from a place on that may differ between elements of the first axis."""
+    x, update, firsts, mode = op.input(0), op.input(1), op.constant_integers(2), op.text("mode", "linear")
+    axis = op.axis("axis", -2, x.type.rank)
+    if axis == 0 or update.type.shape != (*x.type.shape[:axis], update.type.shape[axis], *x.type.shape[axis + 1 :]):
+        raise Refusal("its update does not fit the axis")
+    count, extent, length = x.type.shape[0], x.type.shape[axis], update.type.shape[axis]
+    starts = (0,) * count if firsts is None else firsts
+    if mode not in ("linear", "circular") or len(starts) != count or length > extent:
+        raise Refusal("its update does not fit the axis")
+    if min(starts, default=0) < 0 or (mode == "linear" and max(starts, default=0) + length > extent):
+        raise Refusal("its update leaves the axis")
+    table = np.arange(count * extent).reshape(count, extent)
+    for row, start in enumerate(starts):
+        table[row, (start + np.arange(length)) % extent] = count * extent + row * length + np.arange(length)
+    perm = (0, axis, *(i for i in range(1, x.type.rank) if i != axis))
+    rows = [build.transpose(v, perm) for v in (x, update)]
+    rest = rows[0].type.shape[2:]
+    joined = build.concat(0, tuple(build.reshape(v, (v.type.shape[0] * v.type.shape[1], *rest)) for v in rows))
+    taken = build.reshape(build.gather(joined, 0, _table(table.reshape(-1))), rows[0].type.shape)
+    return build.transpose(taken, tuple(perm.index(i) for i in range(x.type.rank)))
+
+
 @fission("ReverseSequence", since=10, also=(28,))
 def reverse_sequence(op: OperatorView, build: Builder) -> Value:
     """Reverse the first elements of the time axis, as many as a constant says for each element of the batch axis."""

@@ -15,3 +15,4 @@ from korch_cli.fission import reduction as reduction
 from korch_cli.fission import resize as resize
 from korch_cli.fission import selection as selection
 from korch_cli.fission import softmax as softmax
+from korch_cli.fission import spread as spread

@@ -112,4 +112,13 @@ _CUMULATED = [
     case("CumSum", floats(2, 50), fixed(1)),
 ]
 
-CASES = [*_PICKED, *_REPLACED, *_CUMULATED]
+_CACHE, _NEW = floats(2, 3, 5, 4), floats(2, 3, 2, 4)
+_CACHED = [
+    case("TensorScatter", _CACHE, _NEW),
+    case("TensorScatter", _CACHE, _NEW, fixed(1, 3)),
+    case("TensorScatter", _CACHE, _NEW, fixed(4, 2), mode="circular"),
+    case("TensorScatter", floats(2, 5, 3), floats(2, 1, 3), fixed(4, 0), axis=1),
+    case("TensorScatter", integers(2, 2, 5), integers(2, 2, 5), axis=-1),
+]
+
+CASES = [*_PICKED, *_REPLACED, *_CUMULATED, *_CACHED]
