@@ -85,6 +85,8 @@ def affine_grid(op: OperatorView, build: Builder) -> Value:
     theta, size, aligned = op.input(0), op.constant_integers(1), op.integer("align_corners", 0) != 0
     if size is None or len(size) not in (4, 5) or min(size) < 1:
         raise Refusal("it says no extents of the grid")
+    if aligned and 1 in size[2:]:
+        raise Refusal("runtimes disagree on where a single position lies that is both corners")
     rank = len(size) - 2
     if theta.type.shape != (size[0], rank, rank + 1):
         raise Refusal(f"{theta.type} are no matrices for a grid of rank {rank}")

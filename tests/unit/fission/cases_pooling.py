@@ -39,9 +39,12 @@ _COLUMNS = [
 ]
 
 _GRIDS = [
-    case("AffineGrid", floats(2, rank, rank + 1), fixed(*size), **aligned)
-    for aligned in ({}, {"align_corners": 1}, {"align_corners": 0})
-    for rank, size in ((2, (2, 3, 5, 4)), (3, (2, 1, 4, 3, 5)), (2, (2, 1, 1, 6)))
+    *(
+        case("AffineGrid", floats(2, rank, rank + 1), fixed(*size), **aligned)
+        for aligned in ({}, {"align_corners": 1}, {"align_corners": 0})
+        for rank, size in ((2, (2, 3, 5, 4)), (3, (2, 1, 4, 3, 5)))
+    ),
+    case("AffineGrid", floats(2, 2, 3), fixed(2, 1, 1, 6)),
 ]
 
 CASES = [*_NORMS, *_COLUMNS, *_GRIDS]

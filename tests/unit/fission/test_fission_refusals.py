@@ -159,6 +159,7 @@ _DECLINED = [
     (replace(case("Col2Im", floats(1, 36, 1), fixed(6, 6), fixed(6, 6)), version=18), "too large for a kernel"),
     (replace(case("AffineGrid", _X, fixed(2, 3, 4)), version=20), "no extents of the grid"),
     (replace(case("AffineGrid", _X, fixed(2, 3, 4, 5)), version=20), "are no matrices"),
+    (replace(case("AffineGrid", floats(2, 2, 3), fixed(2, 3, 1, 5), align_corners=1), version=20), "both corners"),
     (replace(case("TensorScatter", _X, floats(2, 2, 4), fixed(1, 2)), version=24), "leaves the axis"),
     (replace(case("TensorScatter", _X, floats(2, 4, 4)), version=24), "does not fit the axis"),
     (replace(case("TensorScatter", _X, _X, fixed(0)), version=24), "does not fit the axis"),
