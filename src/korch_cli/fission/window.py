@@ -26,7 +26,8 @@ def read_window(
     """Read strides, dilations and padding of an operator over axes of extents `spatial`; `ceil_mode` if it `rounds`.
 
     Raises:
-        Refusal: the attributes do not fit together, or the padding is negative.
+        Refusal: the attributes do not fit together, the padding is negative, or runtimes place the windows otherwise
+            than the definition does.
     """
     rank = len(spatial)
     ones = (1,) * rank
@@ -41,6 +42,8 @@ def read_window(
         raise Refusal("it has both pads and auto_pad")
     spans = tuple(d * (e - 1) + 1 for d, e in zip(dilations, extents, strict=True))
     if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        if rounds and max(dilations) > 1:
+            raise Refusal("runtimes disagree on how it pads a dilated window")
         positions = tuple(-(-extent // stride) for extent, stride in zip(spatial, strides, strict=True))
         before, after = _same_padding(spatial, spans, strides, lower=auto_pad == "SAME_LOWER")
     elif auto_pad in ("NOTSET", "VALID"):
@@ -58,9 +61,12 @@ def _same_padding(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the padding that gives ceil(extent / stride) positions; what is odd goes after, or before if `lower`."""
     totals = [
-        max(0, (-(-extent // stride) - 1) * stride + span - extent)
+        (-(-extent // stride) - 1) * stride + span - extent
         for extent, span, stride in zip(spatial, spans, strides, strict=True)
     ]
+    if min(totals) < -1:
+        raise Refusal("its windows leave gaps, and runtimes disagree on where")
+    totals = [max(0, total) for total in totals]
     small, large = tuple(t // 2 for t in totals), tuple(t - t // 2 for t in totals)
     return (large, small) if lower else (small, large)
 

@@ -23,6 +23,11 @@ _LIKE_FIRST_INPUT = {
 _MISJUDGED = frozenset({"STFT"})
 """Operators that onnx infers wrongly: it overlooks that one-sided spectra are the default."""
 
+_POOLS = frozenset({"AveragePool", "LpPool", "MaxPool"})
+_POOLS_ROUND_RIGHT = 22
+"""Before this version onnx counts windows of ceil_mode that begin behind the operand; runtimes never do."""
+_STAND_INS = "korch.inference"
+
 
 def static_dims(info: onnx.ValueInfoProto) -> tuple[int, ...] | None:
     """Return the shape of a tensor, None where a dimension is not a number or it is no tensor."""
@@ -127,7 +132,14 @@ def _skeleton(proto: onnx.ModelProto, known: Iterable[onnx.ValueInfoProto]) -> o
     graph, source = skeleton.graph, proto.graph
     graph.name = source.name or "graph"
     for node in source.node:
-        graph.node.extend(_familiar(node))
+        if node.op_type in _POOLS and any(a.name == "ceil_mode" and a.i for a in node.attribute):
+            skeleton.functions.append(_newer_pool(node, len(skeleton.functions)))
+            stand_in = skeleton.functions[-1]
+            graph.node.append(onnx.helper.make_node(stand_in.name, node.input, node.output, domain=stand_in.domain))
+        else:
+            graph.node.extend(_familiar(node))
+    if any(function.domain == _STAND_INS for function in skeleton.functions):
+        skeleton.opset_import.append(onnx.helper.make_opsetid(_STAND_INS, 1))
     fixed = {tensor.name for tensor in source.initializer} - overridable(proto)
     graph.input.extend(info for info in source.input if info.name not in fixed)
     for tensor in source.initializer:
@@ -157,6 +169,17 @@ def _familiar(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
     for i in outputs:
         if i < len(node.output) and node.output[i]:
             yield onnx.helper.make_node("Identity", [node.input[0]], [node.output[i]])
+
+
+def _newer_pool(node: onnx.NodeProto, number: int) -> onnx.FunctionProto:
+    """Return a function that is this pool at a version whose inference is right."""
+    inputs, outputs = [
+        [f"{kind}{i}" for i in range(len(names))] for kind, names in (("x", node.input), ("y", node.output))
+    ]
+    body = onnx.helper.make_node(node.op_type, inputs, outputs)
+    body.attribute.extend(node.attribute)
+    opset = onnx.helper.make_opsetid("", _POOLS_ROUND_RIGHT)
+    return onnx.helper.make_function(_STAND_INS, f"{node.op_type}{number}", inputs, outputs, [body], [opset])
 
 
 def _has_shape(info: onnx.ValueInfoProto | None) -> bool:

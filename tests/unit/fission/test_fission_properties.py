@@ -113,25 +113,59 @@ def test_reduce(shape: tuple[int, ...], data: Any) -> None:
     extent=st.integers(1, 9),
     window=st.integers(1, 4),
     stride=st.integers(1, 4),
+    dilation=st.integers(1, 3),
     ceil_mode=st.integers(0, 1),
-    op_type=st.sampled_from(["MaxPool", "AveragePool"]),
+    op_type=st.sampled_from(["MaxPool", "AveragePool", "LpPool"]),
+    padding=st.sampled_from(["NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"]),
     data=st.data(),
 )
-def test_pools(extent: int, window: int, stride: int, ceil_mode: int, op_type: str, data: Any) -> None:
+def test_pools(
+    extent: int, window: int, stride: int, dilation: int, ceil_mode: int, op_type: str, padding: str, data: Any
+) -> None:
     x = _numbered((1, 2, extent, 5))
-    pads = [data.draw(st.integers(0, window - 1)) for _ in range(2)]
-    if extent + sum(pads) < window:
+    pads = [data.draw(st.integers(0, window - 1)) if padding == "NOTSET" else 0 for _ in range(2)]
+    if extent + sum(pads) < dilation * (window - 1) + 1:
         return
     attributes: dict[str, Any] = {
         "kernel_shape": [window, 2],
         "strides": [stride, 1],
-        "pads": [pads[0], 0, pads[1], 0],
+        "dilations": [dilation, 1],
+        "auto_pad": padding,
         "ceil_mode": ceil_mode,
     }
+    if padding == "NOTSET":
+        attributes["pads"] = [pads[0], 0, pads[1], 0]
     if op_type == "AveragePool":
         attributes["count_include_pad"] = data.draw(st.integers(0, 1))
-    each = replace(case(op_type, x, **attributes), version=19 if op_type == "AveragePool" else 12)
+    each = replace(case(op_type, x, **attributes), version=22)
+    expected = judged(each)
+    graph = split(each.proto(expected))
+    gaps = "SAME" in padding and (dilation > 1 or stride > window + 1)
+    beside = dilation > extent or (dilation > 1 and (pads[0] or ceil_mode))
+    if not (graph.refusals and (gaps or beside)):
+        assert not graph.refusals
+        np.testing.assert_allclose(interpreted(graph, each.feeds())[0], expected[0], rtol=1e-5)
+
+
+@_QUICK
+@given(
+    extents=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    sizes=st.tuples(st.integers(1, 20), st.integers(1, 20)),
+    mode=st.sampled_from(["linear", "cubic"]),
+    transformation=st.sampled_from(
+        ["asymmetric", "half_pixel", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric"]
+    ),
+    outside=st.integers(0, 1),
+)
+def test_interpolation(
+    extents: tuple[int, int], sizes: tuple[int, int], mode: str, transformation: str, outside: int
+) -> None:
+    x = np.random.default_rng(sum(extents)).standard_normal((1, 2, *extents)).astype(np.float32)
+    attributes: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": transformation}
+    if mode == "cubic":
+        attributes["exclude_outside"] = outside
+    each = replace(case("Resize", x, None, None, fixed(1, 2, *sizes), **attributes), version=19)
     expected = judged(each)
     graph = split(each.proto(expected))
     assert not graph.refusals
-    np.testing.assert_allclose(interpreted(graph, each.feeds())[0], expected[0], rtol=1e-5)
+    np.testing.assert_allclose(interpreted(graph, each.feeds())[0], expected[0], rtol=1e-4, atol=1e-5)

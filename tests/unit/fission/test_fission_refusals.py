@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from operator_case import (  # type: ignore[import-not-found]
     NEWEST,
     Case,
+    Fixed,
     booleans,
     case,
     fixed,
@@ -37,6 +38,21 @@ def _refusal(each: Case, *results: np.ndarray) -> str:
     graph = split(each.proto(list(results)))
     assert all(isinstance(graph.values[v].op, Opaque) for v in graph.operator_outputs[0] if v >= 0)
     return str(graph.refusals[0])
+
+
+_LONG = np.zeros((1 << 16) + 1, np.float32)
+_DOUBLE = fixed(1, 1, 2, dtype=np.float32)
+_REGION = fixed(0, 0, 0, 1, 1, 0.5, dtype=np.float32)
+_CROP = {"coordinate_transformation_mode": "tf_crop_and_resize"}
+_FIT = {"keep_aspect_ratio_policy": "shrink"}
+
+
+def _resize(x: np.ndarray = _X, **attributes: object) -> Case:
+    return replace(case("Resize", x, None, _DOUBLE, **attributes), version=19)
+
+
+def _pool(x: np.ndarray = _X, **attributes: object) -> Case:
+    return replace(case("MaxPool", x, **attributes), version=19)
 
 
 _DECLINED = [
@@ -70,6 +86,10 @@ _DECLINED = [
     (replace(case("MaxPool", _X, kernel_shape=[2], storage_order=1), version=12), "storage order"),
     (replace(case("MaxPool", _X, kernel_shape=[9]), version=12), "larger than the padded operand"),
     (replace(case("MaxPool", _X, kernel_shape=[2, 2]), version=12), "does not fit the spatial axes"),
+    (_pool(kernel_shape=[2], dilations=[2], auto_pad="SAME_UPPER"), "how it pads a dilated window"),
+    (_pool(floats(1, 2, 9), kernel_shape=[1], strides=[3], auto_pad="SAME_LOWER"), "leave gaps"),
+    (replace(case("Conv", floats(1, 2, 8), floats(1, 2, 1), strides=[4], auto_pad="SAME_UPPER"), version=11), "gaps"),
+    (_pool(floats(1, 2, 1), kernel_shape=[2], strides=[3], pads=[1, 0], dilations=[3], ceil_mode=1), "holds none"),
     (replace(case("AveragePool", _X), version=19), "no kernel_shape"),
     (replace(case("AveragePool", _X, kernel_shape=[2], pads=[1, 1], auto_pad="SAME_UPPER"), version=19), "both pads"),
     (replace(case("AveragePool", _X, kernel_shape=[2], pads=[-1, 0]), version=19), "padding does not fit"),
@@ -95,7 +115,55 @@ _DECLINED = [
     (replace(case("Pad", _X, fixed(0, 0, 9, 0, 0, 0), mode="reflect"), version=13), "not understood for 9 and 0"),
     (replace(case("Pad", _X, fixed(0, 0, -1, 0, 0, 0), mode="edge"), version=13), "for padding alone"),
     (replace(case("Pad", _X, fixed(0, -2, 0, 0, -2, 0)), version=13), "cuts off more than there is"),
-    (replace(case("Resize", _X, None, fixed(1, 1, 2, dtype=np.float32), mode="linear"), version=13), "interpolates"),
+    (_resize(integers(2, 3, 4, dtype=np.int32), mode="linear"), "interpolated depends on the runtime"),
+    (_resize(mode="linear", antialias=1), "filters what it shrinks"),
+    (_resize(mode="linear", exclude_outside=1), "excludes what is outside"),
+    (_resize(mode="lanczos"), "the mode 'lanczos' is not known"),
+    (_resize(mode="linear", coordinate_transformation_mode="polar"), "'polar' is not understood"),
+    (_resize(coordinate_transformation_mode="tf_crop_and_resize"), "no region of interest"),
+    (replace(case("Resize", _X, _REGION, _DOUBLE, **_CROP), version=13), "the extent of a region that is scaled"),
+    (replace(case("Resize", _X, None, None, fixed(2, 3, 8), **_FIT), version=19), "the policy 'shrink' is not known"),
+    (replace(case("Upsample", _X, fixed(1, 1, 0.5, dtype=np.float32)), version=9), "that it can use"),
+    (replace(case("ArgMax", floats(2, 0), axis=1), version=13), "where there is no element"),
+    (replace(case("ArgMax", booleans(3)), version=13), "have no order"),
+    (replace(case("ArgMax", _X, axis=-1), version=10), "negative axis has no meaning"),
+    (replace(case("OneHot", integers(3), integers(1), floats(2)), version=11), "input 1 ('x1') is not constant"),
+    (replace(case("OneHot", integers(3), fixed(0), floats(2)), version=11), "not one positive number"),
+    (replace(case("OneHot", integers(3), fixed(2), floats(3)), version=11), "its values are not two"),
+    (replace(case("EyeLike", floats(3)), version=22), "is no matrix"),
+    (replace(case("EyeLike", floats(3, 3), dtype=8), version=22), "element type is not supported"),
+    (replace(case("EyeLike", np.zeros((1, 1 << 20), np.float32)), version=22), "too large"),
+    (replace(case("Compress", _X, Fixed(np.ones(5, bool)), axis=1), version=11), "longer than the axis"),
+    (replace(case("Compress", _X, Fixed(np.ones((1, 1), bool))), version=11), "not one list"),
+    (replace(case("CenterCropPad", _X, fixed(2)), version=18), "does not fit the operand"),
+    (replace(case("LpPool", _X, kernel_shape=[2], p=0), version=18), "no norm of order 0"),
+    (replace(case("GatherElements", _X, Fixed(np.zeros((2, 3), np.int64))), version=13), "another rank"),
+    (replace(case("GatherElements", _X, Fixed(np.zeros((2, 3, 5), np.int64))), version=13), "beyond the operand"),
+    (replace(case("GatherElements", _X, Fixed(np.full((2, 3, 4), 2))), version=13), "leaves an axis of 2"),
+    (replace(case("GatherElements", _LONG, Fixed(np.zeros(_LONG.shape, np.int64))), version=13), "too long"),
+    (replace(case("GatherND", _X, fixed(0, 0, 0, 0)), version=13), "tuples of indices do not fit"),
+    (replace(case("GatherND", _X, fixed(0), batch_dims=1), version=13), "do not fit the batch axes"),
+    (replace(case("GatherND", _X, scalar(0, np.int64)), version=13), "do not fit the batch axes"),
+    (replace(case("ScatterElements", floats(5), fixed(1, 1), floats(2)), version=18), "whose order is not defined"),
+    (replace(case("ScatterElements", floats(5), fixed(1, 2), floats(3)), version=18), "no update for each index"),
+    (replace(case("ScatterElements", floats(5), fixed(1), integers(1)), version=18), "another element type"),
+    (replace(case("ScatterElements", floats(5), fixed(1), floats(1), reduction="xor"), version=18), "'xor'"),
+    (replace(case("ScatterND", _X, scalar(0, np.int64), floats(3, 4)), version=18), "are no tuples"),
+    (replace(case("ScatterND", _X, fixed(0, 1), floats(3)), version=18), "no update for each index"),
+    (replace(case("ReverseSequence", _X, fixed(1, 2)), version=10), "do not fit the batch axis"),
+    (replace(case("ReverseSequence", _X, fixed(1, 2, 3)), version=10), "longer than the time axis"),
+    (replace(case("CumSum", np.zeros((1, 5000), np.float32), fixed(1)), version=14), "too long for a kernel"),
+    (replace(case("CumProd", np.zeros((1, 300), np.float32), fixed(1)), version=26), "too long for a kernel"),
+    (replace(case("Col2Im", floats(1, 8, 9), fixed(4, 5), fixed(2, 2)), version=18), "there are not 12 blocks"),
+    (replace(case("Col2Im", floats(1, 9, 4), fixed(3, 3), fixed(2, 2)), version=18), "do not fit the image"),
+    (replace(case("Col2Im", floats(1, 36, 1), fixed(6, 6), fixed(6, 6)), version=18), "too large for a kernel"),
+    (replace(case("AffineGrid", _X, fixed(2, 3, 4)), version=20), "no extents of the grid"),
+    (replace(case("AffineGrid", _X, fixed(2, 3, 4, 5)), version=20), "are no matrices"),
+    (replace(case("AffineGrid", floats(2, 2, 3), fixed(2, 3, 1, 5), align_corners=1), version=20), "both corners"),
+    (replace(case("TensorScatter", _X, floats(2, 2, 4), fixed(1, 2)), version=24), "leaves the axis"),
+    (replace(case("TensorScatter", _X, floats(2, 4, 4)), version=24), "does not fit the axis"),
+    (replace(case("TensorScatter", _X, _X, fixed(0)), version=24), "does not fit the axis"),
+    (replace(case("CumSum", _X, fixed(0, 1)), version=14), "has not one axis"),
     (replace(case("Gemm", _X, floats(4, 5)), version=13), "no matrices"),
     (replace(case("Conv", floats(1, 3, 5), floats(2, 2, 3)), version=11), "channels do not divide"),
     (replace(case("LpNormalization", _X, p=3), version=22), "the norm 3"),

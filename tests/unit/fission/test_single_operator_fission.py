@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import cases_elementwise  # type: ignore[import-not-found]
+import cases_indexing  # type: ignore[import-not-found]
 import cases_layout  # type: ignore[import-not-found]
+import cases_pooling  # type: ignore[import-not-found]
 import cases_reduction  # type: ignore[import-not-found]
+import cases_resize  # type: ignore[import-not-found]
+import cases_selection  # type: ignore[import-not-found]
 import onnx
 import pytest
 from operator_case import (  # type: ignore[import-not-found]
@@ -20,7 +24,15 @@ from operator_case import (  # type: ignore[import-not-found]
 
 from korch_cli.fission.registry import LATEST, Row, rows
 
-_STATED = [*cases_elementwise.CASES, *cases_layout.CASES, *cases_reduction.CASES]
+_STATED = [
+    *cases_elementwise.CASES,
+    *cases_indexing.CASES,
+    *cases_layout.CASES,
+    *cases_pooling.CASES,
+    *cases_reduction.CASES,
+    *cases_resize.CASES,
+    *cases_selection.CASES,
+]
 _CASES = list(at_every_version(_STATED))
 
 

@@ -306,6 +306,19 @@ def test_types_are_those_that_onnx_runtime_computes(build: Build, loaded: Loader
     assert model.types.get("y") in (None, TensorType(DType.F32, expected.shape))
 
 
+@pytest.mark.parametrize("op_type", ["AveragePool", "LpPool", "MaxPool"])
+@pytest.mark.parametrize("opset", [18, 21, 22])
+def test_pools_have_no_windows_that_begin_behind_the_operand(
+    op_type: str, opset: int, build: Build, loaded: Loader, run: Runner
+) -> None:
+    # Before version 22 onnx counts them.
+    pool = helper.make_node(op_type, ["x"], ["p"], kernel_shape=[2, 2], strides=[3, 4], ceil_mode=1)
+    source = build([pool, helper.make_node("Relu", ["p"], ["y"])], {"x": [1, 2, 7, 8]}, {"y": None}, opset=opset)
+    (expected,) = run(source, {"x": np.ones((1, 2, 7, 8), np.float32)})
+    types = loaded(source).types
+    assert types["p"] == types["y"] == TensorType(DType.F32, expected.shape) == TensorType(DType.F32, (1, 2, 3, 2))
+
+
 def test_sequences_have_no_type(build: Build, loaded: Loader) -> None:
     nodes = [
         helper.make_node("SequenceConstruct", ["x", "x"], ["s"]),
