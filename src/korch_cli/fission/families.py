@@ -3,6 +3,7 @@
 from korch_cli.fission import activation as activation
 from korch_cli.fission import elementwise as elementwise
 from korch_cli.fission import indexing as indexing
+from korch_cli.fission import integer as integer
 from korch_cli.fission import layout as layout
 from korch_cli.fission import linear as linear
 from korch_cli.fission import microsoft as microsoft

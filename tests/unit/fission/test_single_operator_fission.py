@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cases_arithmetic  # type: ignore[import-not-found]
 import cases_elementwise  # type: ignore[import-not-found]
 import cases_layout  # type: ignore[import-not-found]
 import cases_reduction  # type: ignore[import-not-found]
@@ -20,7 +21,12 @@ from operator_case import (  # type: ignore[import-not-found]
 
 from korch_cli.fission.registry import LATEST, Row, rows
 
-_STATED = [*cases_elementwise.CASES, *cases_layout.CASES, *cases_reduction.CASES]
+_STATED = [
+    *cases_arithmetic.CASES,
+    *cases_elementwise.CASES,
+    *cases_layout.CASES,
+    *cases_reduction.CASES,
+]
 _CASES = list(at_every_version(_STATED))
 
 
