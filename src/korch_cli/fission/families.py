@@ -1,6 +1,7 @@
 """The files that fill the table; importing this one makes the table complete."""
 
 from korch_cli.fission import activation as activation
+from korch_cli.fission import attention as attention
 from korch_cli.fission import elementwise as elementwise
 from korch_cli.fission import indexing as indexing
 from korch_cli.fission import integer as integer

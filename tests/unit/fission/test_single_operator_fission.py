@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cases_arithmetic  # type: ignore[import-not-found]
+import cases_attention  # type: ignore[import-not-found]
 import cases_elementwise  # type: ignore[import-not-found]
 import cases_layout  # type: ignore[import-not-found]
 import cases_reduction  # type: ignore[import-not-found]
@@ -23,6 +24,7 @@ from korch_cli.fission.registry import LATEST, Row, rows
 
 _STATED = [
     *cases_arithmetic.CASES,
+    *cases_attention.CASES,
     *cases_elementwise.CASES,
     *cases_layout.CASES,
     *cases_reduction.CASES,
