@@ -2,11 +2,13 @@
 
 from korch_cli.fission import activation as activation
 from korch_cli.fission import attention as attention
+from korch_cli.fission import einsum as einsum
 from korch_cli.fission import elementwise as elementwise
 from korch_cli.fission import indexing as indexing
 from korch_cli.fission import integer as integer
 from korch_cli.fission import layout as layout
 from korch_cli.fission import linear as linear
+from korch_cli.fission import loss as loss
 from korch_cli.fission import microsoft as microsoft
 from korch_cli.fission import normalization as normalization
 from korch_cli.fission import pooling as pooling

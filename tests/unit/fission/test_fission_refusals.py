@@ -30,6 +30,7 @@ from korch_cli.fission.build import Builder
 from korch_cli.fission.registry import LATEST
 
 _X = floats(2, 3, 4)
+_HEADS = (floats(2, 2, 3, 4),) * 3
 _CHANNELS = tuple(positive(3) for _ in range(4))
 
 
@@ -98,6 +99,24 @@ _DECLINED = [
     (replace(case("Conv", floats(1, 3, 5), floats(2, 2, 3)), version=11), "channels do not divide"),
     (replace(case("LpNormalization", _X, p=3), version=22), "the norm 3"),
     (replace(case("Mod", _X, _X), version=13), "no remainder with the sign of the divisor"),
+    (replace(case("Attention", *[_X] * 3, q_num_heads=3, kv_num_heads=2), version=23), "divide into 3 heads"),
+    (replace(case("Attention", *[_X] * 3, q_num_heads=2, kv_num_heads=4), version=23), "do not divide among"),
+    (replace(case("Attention", *_HEADS, integers(3, 3)), version=23), "neither bool nor of the type"),
+    (replace(case("Attention", *_HEADS, floats(3, 4)), version=23), "is not for 3 keys"),
+    (replace(case("Attention", *_HEADS, outputs=4, qk_matmul_output_mode=4), version=23), "the mode 4"),
+    (
+        replace(case("Attention", *_HEADS, outputs=4, qk_matmul_output_mode=2, is_causal=1), version=23),
+        "differ between runtimes",
+    ),
+    (replace(case("Attention", *_HEADS, softmax_precision=6), version=23), "in a type that is not supported"),
+    (replace(case("NegativeLogLikelihoodLoss", _X, integers(2, 3)), version=13), "are no labels of"),
+    (replace(case("NegativeLogLikelihoodLoss", _X, integers(2, 4), reduction="max"), version=13), "'max' is not"),
+    (replace(case("Einsum", _X, equation="ij"), version=12), "is not for an operand of rank 3"),
+    (replace(case("Einsum", _X, equation="ijk,k"), version=12), "does not fit its 1 operands"),
+    (replace(case("Einsum", _X, equation="ijk->il"), version=12), "no operand has"),
+    (replace(case("Einsum", _X, equation="iji"), version=12), "has the extents [2, 4]"),
+    (replace(case("Einsum", _X, floats(5), equation="ijk,k"), version=12), "has the extents [4, 5]"),
+    (replace(case("Einsum", _X, equation="...k->k"), version=12), "sums over an ellipsis"),
     (replace(case("BitShift", integers(3), integers(3), direction="UP"), version=11), "'UP' is not known"),
     (replace(case("Pow", integers(3), floats(1)), version=13), "depends on the exponent"),
 ]

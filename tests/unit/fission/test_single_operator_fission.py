@@ -6,6 +6,8 @@ import cases_arithmetic  # type: ignore[import-not-found]
 import cases_attention  # type: ignore[import-not-found]
 import cases_elementwise  # type: ignore[import-not-found]
 import cases_layout  # type: ignore[import-not-found]
+import cases_loss  # type: ignore[import-not-found]
+import cases_product  # type: ignore[import-not-found]
 import cases_reduction  # type: ignore[import-not-found]
 import onnx
 import pytest
@@ -27,6 +29,8 @@ _STATED = [
     *cases_attention.CASES,
     *cases_elementwise.CASES,
     *cases_layout.CASES,
+    *cases_loss.CASES,
+    *cases_product.CASES,
     *cases_reduction.CASES,
 ]
 _CASES = list(at_every_version(_STATED))
