@@ -58,4 +58,31 @@ _EINSUM = [
     case("Einsum", floats(3, 4, dtype=np.float64), floats(4, 5, dtype=np.float64), equation="ij,jk->ik"),
 ]
 
-CASES = [*_EINSUM]
+_LINE, _LINE_WEIGHT = floats(2, 3, 5), floats(3, 2, 4)
+_IMAGE, _WEIGHT = floats(1, 4, 3, 4), floats(4, 2, 3, 2)
+_SPREAD = [
+    case("ConvTranspose", _LINE, _LINE_WEIGHT, tolerance=1e-5),
+    case("ConvTranspose", _LINE, _LINE_WEIGHT, floats(2), strides=[3], pads=[1, 2], tolerance=1e-5),
+    case("ConvTranspose", _LINE, _LINE_WEIGHT, strides=[3], output_padding=[2], dilations=[2], tolerance=1e-5),
+    case("ConvTranspose", _IMAGE, _WEIGHT, floats(2), strides=[2, 1], kernel_shape=[3, 2], tolerance=1e-5),
+    case("ConvTranspose", _IMAGE, _WEIGHT, floats(4), group=2, strides=[2, 3], pads=[1, 0, 0, 1], tolerance=1e-5),
+    case("ConvTranspose", _IMAGE, floats(4, 1, 3, 3), group=4, dilations=[2, 1], tolerance=1e-5),
+    case("ConvTranspose", floats(1, 2, 2, 3, 2), floats(2, 3, 2, 2, 2), strides=[2, 1, 2], tolerance=1e-5),
+    *(
+        case("ConvTranspose", _IMAGE, _WEIGHT, strides=[2, 1], auto_pad=pad, tolerance=1e-5)
+        for pad in ("SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET")
+    ),
+    *(
+        case("ConvTranspose", _IMAGE, _WEIGHT, strides=[2, 3], auto_pad=pad, output_shape=shape, tolerance=1e-5)
+        for pad in ("SAME_UPPER", "SAME_LOWER", "NOTSET")
+        for shape in ([6, 10], [5, 9], [8, 13])
+    ),
+    case("ConvTranspose", _IMAGE, _WEIGHT, strides=[2, 3], output_shape=[6, 9], output_padding=[1, 1], tolerance=1e-5),
+    *(
+        case("ConvTranspose", _IMAGE, _WEIGHT, strides=[1, 1], dilations=[2, 3], auto_pad=pad, tolerance=1e-5)
+        for pad in ("SAME_UPPER", "SAME_LOWER", "VALID")
+    ),
+    case("ConvTranspose", floats(1, 1, 1, 1), floats(1, 1, 1, 1)),
+]
+
+CASES = [*_EINSUM, *_SPREAD]

@@ -117,6 +117,9 @@ _DECLINED = [
     (replace(case("Einsum", _X, equation="iji"), version=12), "has the extents [2, 4]"),
     (replace(case("Einsum", _X, floats(5), equation="ijk,k"), version=12), "has the extents [4, 5]"),
     (replace(case("Einsum", _X, equation="...k->k"), version=12), "sums over an ellipsis"),
+    (replace(case("ConvTranspose", _X, floats(3, 2, 2), strides=[3], auto_pad="SAME_UPPER"), version=11), "gaps"),
+    (replace(case("ConvTranspose", _X, floats(3, 2, 2), group=2), version=11), "into 2 groups"),
+    (replace(case("ConvTranspose", _X, floats(3, 2, 2), pads=[9, 9]), version=11), "nothing of its result"),
     (replace(case("BitShift", integers(3), integers(3), direction="UP"), version=11), "'UP' is not known"),
     (replace(case("Pow", integers(3), floats(1)), version=13), "depends on the exponent"),
 ]
