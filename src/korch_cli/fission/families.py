@@ -14,4 +14,5 @@ from korch_cli.fission import normalization as normalization
 from korch_cli.fission import pooling as pooling
 from korch_cli.fission import reduction as reduction
 from korch_cli.fission import resize as resize
+from korch_cli.fission import rotary as rotary
 from korch_cli.fission import softmax as softmax

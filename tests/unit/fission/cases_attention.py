@@ -74,4 +74,31 @@ _ATTENTION = [
     *(_attention(_Q, _K, _V, mask=mask, since=25) for mask in (floats(3, 4), booleans(3, 4), floats(5), floats(3, 1))),
 ]
 
-CASES = [*_ATTENTION]
+_ANGLES = floats(2, 3, 4), floats(2, 3, 4) * np.float32(0.7)
+_TABLES = floats(9, 4), floats(9, 4) * np.float32(0.7)
+_POSITIONS = Fixed(np.array([[0, 3, 8], [2, 2, 1]]))
+_MS = "com.microsoft"
+_ROTARY = [
+    *(
+        case("RotaryEmbedding", x, *_ANGLES, interleaved=interleaved, **more)
+        for interleaved in (0, 1)
+        for x, more in (
+            (floats(2, 5, 3, 8), {}),
+            (floats(2, 3, 40), {"num_heads": 5}),
+            (floats(2, 5, 3, 12), {"rotary_embedding_dim": 8}),
+            (floats(2, 3, 24), {"num_heads": 2, "rotary_embedding_dim": 8}),
+        )
+    ),
+    case("RotaryEmbedding", floats(2, 5, 3, 8), *_TABLES, _POSITIONS),
+    case("RotaryEmbedding", floats(2, 3, 40), *map(Fixed, _TABLES), _POSITIONS, num_heads=5, interleaved=1),
+    case("RotaryEmbedding", *(x.astype(np.float16) for x in (floats(2, 5, 3, 8), *_ANGLES)), tolerance=1e-2),
+    *(
+        case("RotaryEmbedding", x, positions, *_TABLES, domain=_MS, interleaved=interleaved)
+        for x in (floats(2, 5, 3, 8), floats(2, 3, 40))
+        for positions in (_POSITIONS, Fixed(np.array([5])))
+        for interleaved in (0, 1)
+    ),
+    case("RotaryEmbedding", floats(2, 3, 24), _POSITIONS, *_TABLES, domain=_MS, num_heads=2, rotary_embedding_dim=8),
+]
+
+CASES = [*_ATTENTION, *_ROTARY]
