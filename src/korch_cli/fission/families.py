@@ -2,8 +2,10 @@
 
 from korch_cli.fission import activation as activation
 from korch_cli.fission import attention as attention
+from korch_cli.fission import contrib_attention as contrib_attention
 from korch_cli.fission import einsum as einsum
 from korch_cli.fission import elementwise as elementwise
+from korch_cli.fission import fused as fused
 from korch_cli.fission import indexing as indexing
 from korch_cli.fission import integer as integer
 from korch_cli.fission import layout as layout

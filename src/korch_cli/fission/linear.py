@@ -35,6 +35,11 @@ def product(build: Builder, x: Value, y: Value) -> Value:
 @fission("Gemm", since=7, also=(9, 11, 13))
 def gemm(op: OperatorView, build: Builder) -> Value:
     """Return alpha A B + beta C, with A and B transposed as asked."""
+    return scaled_product(op, build)
+
+
+def scaled_product(op: OperatorView, build: Builder) -> Value:
+    """Return what the operands and attributes of a Gemm say."""
     x, y, bias = op.input(0), op.input(1), op.optional(2)
     alpha, beta = op.number("alpha", 1.0), op.number("beta", 1.0)
     if x.type.rank != 2 or y.type.rank != 2:
@@ -53,6 +58,11 @@ def gemm(op: OperatorView, build: Builder) -> Value:
 @fission("Conv", since=1, also=(11, 22))
 def conv(op: OperatorView, build: Builder) -> Value:
     """Convolve; a bias is added to each channel."""
+    return convolution(op, build)
+
+
+def convolution(op: OperatorView, build: Builder) -> Value:
+    """Return what the operands and attributes of a Conv say."""
     x, w, bias = op.input(0), op.input(1), op.optional(2)
     group, window = op.integer("group", 1), w.type.shape[2:]
     if x.type.rank != w.type.rank or x.type.rank < 3:
