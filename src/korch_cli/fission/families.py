@@ -14,6 +14,7 @@ from korch_cli.fission import loss as loss
 from korch_cli.fission import microsoft as microsoft
 from korch_cli.fission import normalization as normalization
 from korch_cli.fission import pooling as pooling
+from korch_cli.fission import recurrent as recurrent
 from korch_cli.fission import reduction as reduction
 from korch_cli.fission import resize as resize
 from korch_cli.fission import rotary as rotary

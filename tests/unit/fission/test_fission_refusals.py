@@ -120,6 +120,35 @@ _DECLINED = [
     (replace(case("ConvTranspose", _X, floats(3, 2, 2), strides=[3], auto_pad="SAME_UPPER"), version=11), "gaps"),
     (replace(case("ConvTranspose", _X, floats(3, 2, 2), group=2), version=11), "into 2 groups"),
     (replace(case("ConvTranspose", _X, floats(3, 2, 2), pads=[9, 9]), version=11), "nothing of its result"),
+    (replace(case("RotaryEmbedding", _X, _X, _X), version=23), "divide into 0 heads"),
+    (replace(case("RotaryEmbedding", *_HEADS), version=23), "are no angles of"),
+    (
+        replace(case("RotaryEmbedding", _HEADS[0], _X[0], _X[0], integers(2, 3)), version=23),
+        "input 3 ('x3') is not constant",
+    ),
+    (
+        replace(case("LinearAttention", *[floats(1, 9, 4)] * 3, q_num_heads=2, kv_num_heads=2), version=27),
+        "too many steps",
+    ),
+    (
+        replace(case("LinearAttention", *[floats(1, 1, 4)] * 3, q_num_heads=2, kv_num_heads=2), version=27),
+        "has other operands",
+    ),
+    (replace(case("CausalConvWithState", _X, floats(3, 1, 2), activation="relu"), version=27), "'relu' is not known"),
+    (
+        replace(case("FusedConv", _X, floats(2, 3, 2), activation="Relu6", domain="com.microsoft"), version=1),
+        "'Relu6' with 0 parameters",
+    ),
+    (
+        replace(case("MultiHeadAttention", floats(2, 3, 2, 3, 4), num_heads=2, domain="com.microsoft"), version=1),
+        "input 1 is missing",
+    ),
+    (
+        replace(
+            case("Attention", _X, floats(4, 12), None, integers(2), num_heads=2, domain="com.microsoft"), version=1
+        ),
+        "says lengths",
+    ),
     (replace(case("BitShift", integers(3), integers(3), direction="UP"), version=11), "'UP' is not known"),
     (replace(case("Pow", integers(3), floats(1)), version=13), "depends on the exponent"),
 ]

@@ -9,6 +9,7 @@ import cases_layout  # type: ignore[import-not-found]
 import cases_loss  # type: ignore[import-not-found]
 import cases_microsoft  # type: ignore[import-not-found]
 import cases_product  # type: ignore[import-not-found]
+import cases_recurrent  # type: ignore[import-not-found]
 import cases_reduction  # type: ignore[import-not-found]
 import onnx
 import pytest
@@ -33,6 +34,7 @@ _STATED = [
     *cases_loss.CASES,
     *cases_microsoft.CASES,
     *cases_product.CASES,
+    *cases_recurrent.CASES,
     *cases_reduction.CASES,
 ]
 _CASES = list(at_every_version(_STATED))
