@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import ml_dtypes
 import numpy as np
 
 from korch_cli.core.types import Array, DType
@@ -55,7 +56,8 @@ class Constant:
         """The value, if this is a scalar that a person would type: it belongs to the algorithm, not to the weights.
 
         Such a scalar (an epsilon, the 6 of a hard swish) is printed into kernels; any other constant is an operand, so
-        that kernels are shared between layers whose weights differ. Size-1 tensors of any rank count.
+        that kernels are shared between layers whose weights differ. Size-1 tensors of any rank count, and so do the
+        largest numbers of a type, which stand for no limit.
         """
         if np.prod(self.shape, dtype=np.int64) != 1 or self.dtype is DType.STRING:
             return None
@@ -63,7 +65,8 @@ class Constant:
         if not self.dtype.is_float:
             return value.item()  # type: ignore[no-any-return]
         digits = str(value).strip("-").split("e", maxsplit=1)[0].replace(".", "").strip("0")
-        return float(value) if len(digits) <= 6 or not np.isfinite(value) else None
+        typed = len(digits) <= 6 or not np.isfinite(value) or abs(value) == ml_dtypes.finfo(value.dtype).max
+        return float(value) if typed else None
 
 
 @dataclass(frozen=True, slots=True)

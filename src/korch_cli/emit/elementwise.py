@@ -23,6 +23,8 @@ _ORDERS_HAVE_EQUALITY = 12
 """From this opset on GreaterOrEqual and LessOrEqual exist."""
 _NUMBERS_ARE_EQUAL = 12
 """From this opset on Max, Min and Pow take integers."""
+_FLOATS_HAVE_FLOORED_REMAINDERS = 28
+"""From this opset on Mod takes floats without fmod."""
 _SINCE = {
     **dict.fromkeys(("acosh", "asinh", "atanh", "cosh", "erf", "sign", "sinh", "where"), 9),
     "bit_and": 18,
@@ -191,8 +193,8 @@ def _pow(body: FunctionBody, _function: str, dtype: DType, args: list[str], out:
 
 
 def _remainder(body: FunctionBody, function: str, dtype: DType, args: list[str], out: str) -> None:
-    if function == "mod" and dtype.is_float:
-        raise Refusal("The remainder of floats with the divisor's sign has no operator.")
+    if function == "mod" and dtype.is_float and body.opset < _FLOATS_HAVE_FLOORED_REMAINDERS:
+        raise Refusal(f"Opset {body.opset} has no remainder of floats with the divisor's sign.")
     body.node("Mod", args, out, fmod=int(function == "fmod"))
 
 

@@ -20,7 +20,11 @@ def relu(op: OperatorView, build: Builder) -> Value:
 @fission("LeakyRelu", since=6, also=(16,))
 def leaky_relu(op: OperatorView, build: Builder) -> Value:
     """Slope 1 above zero and alpha below."""
-    x, alpha = op.input(0), op.number("alpha", 0.01)
+    return leaky(build, op.input(0), op.number("alpha", 0.01))
+
+
+def leaky(build: Builder, x: Value, alpha: float) -> Value:
+    """Return x above zero and alpha x below."""
     scaled = build.mul(x, alpha)
     # At alpha = 0 the product of infinity would be NaN on the side that is not taken.
     if 0 < alpha <= 1:
@@ -37,9 +41,13 @@ def prelu(op: OperatorView, build: Builder) -> Value:
 
 @fission("Elu", since=6, also=(22,))
 def elu(op: OperatorView, build: Builder) -> Value:
+    """Grow exponentially below zero."""
+    return exponential_below(build, op.input(0), op.number("alpha", 1.0))
+
+
+def exponential_below(build: Builder, x: Value, alpha: float) -> Value:
     """Return x above zero and alpha (exp x - 1) below."""
-    x = op.input(0)
-    below = _scaled(build, _exponential(build, x), op.number("alpha", 1.0))
+    below = _scaled(build, _exponential(build, x), alpha)
     return build.where(build.elementwise("less", x, 0), build.cast(below, x.type.dtype), x)
 
 
@@ -84,7 +92,11 @@ def shrink(op: OperatorView, build: Builder) -> Value:
 @fission("Softsign", since=1, also=(22,))
 def softsign(op: OperatorView, build: Builder) -> Value:
     """Return x / (1 + |x|)."""
-    x = op.input(0)
+    return softsign_of(build, op.input(0))
+
+
+def softsign_of(build: Builder, x: Value) -> Value:
+    """Return x / (1 + |x|)."""
     wide = build.wide(x)
     return build.cast(build.div(wide, build.add(build.elementwise("abs", wide), 1)), x.type.dtype)
 
@@ -92,15 +104,22 @@ def softsign(op: OperatorView, build: Builder) -> Value:
 @fission("HardSigmoid", since=6, also=(22,))
 def hard_sigmoid(op: OperatorView, build: Builder) -> Value:
     """Return min(max(alpha x + beta, 0), 1)."""
-    x = op.input(0)
-    limited = _hard_sigmoid(build, build.wide(x), op.number("alpha", 0.2), op.number("beta", 0.5))
-    return build.cast(limited, x.type.dtype)
+    return hard_sigmoid_of(build, op.input(0), op.number("alpha", 0.2), op.number("beta", 0.5))
+
+
+def hard_sigmoid_of(build: Builder, x: Value, alpha: float, beta: float) -> Value:
+    """Return min(max(alpha x + beta, 0), 1)."""
+    return build.cast(_hard_sigmoid(build, build.wide(x), alpha, beta), x.type.dtype)
 
 
 @fission("HardSwish", since=14, also=(22,))
 def hard_swish(op: OperatorView, build: Builder) -> Value:
     """Return x times the hard sigmoid with slope 1/6."""
-    x = op.input(0)
+    return hard_swish_of(build, op.input(0))
+
+
+def hard_swish_of(build: Builder, x: Value) -> Value:
+    """Return x times the hard sigmoid with slope 1/6."""
     wide = build.wide(x)
     return build.cast(build.mul(wide, _hard_sigmoid(build, wide, 1 / 6, 0.5)), x.type.dtype)
 
@@ -124,6 +143,15 @@ def swished(build: Builder, x: Value, alpha: float) -> Value:
     """Return x sigmoid(alpha x)."""
     wide = build.wide(x)
     return build.cast(build.mul(wide, build.elementwise("sigmoid", _scaled(build, wide, alpha))), x.type.dtype)
+
+
+@fission("SwiGLU", since=28)
+def swiglu(op: OperatorView, build: Builder) -> Value:
+    """Return a sigmoid(alpha a) b of two operands of one shape."""
+    a, b = op.input(0), op.input(1)
+    wide = build.wide(a)
+    gate = build.mul(wide, build.elementwise("sigmoid", _scaled(build, wide, op.number("alpha", 1.0))))
+    return build.cast(build.mul(gate, build.wide(b)), a.type.dtype)
 
 
 @fission("Gelu", since=20)

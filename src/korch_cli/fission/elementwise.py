@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from functools import reduce
 
+import ml_dtypes
+import numpy as np
+
 from korch_cli.core.errors import Refusal
 from korch_cli.core.graph import Value
 from korch_cli.core.primitive import Constant
@@ -14,10 +17,17 @@ from korch_cli.fission.view import OperatorView
 
 _FUNCTIONS = {
     "Abs": "abs",
+    "Acos": "acos",
+    "Acosh": "acosh",
     "Add": "add",
     "And": "and",
+    "Asin": "asin",
+    "Asinh": "asinh",
+    "Atan": "atan",
+    "Atanh": "atanh",
     "Ceil": "ceil",
     "Cos": "cos",
+    "Cosh": "cosh",
     "Div": "div",
     "Equal": "equal",
     "Erf": "erf",
@@ -40,18 +50,27 @@ _FUNCTIONS = {
     "Sigmoid": "sigmoid",
     "Sign": "sign",
     "Sin": "sin",
+    "Sinh": "sinh",
     "Softplus": "softplus",
     "Sqrt": "sqrt",
     "Sub": "sub",
     "Sum": "add",
+    "Tan": "tan",
     "Tanh": "tanh",
     "Xor": "xor",
 }
 
 
 @fission("Abs", since=6, also=(13,))
+@fission("Acos", since=7, also=(22,))
+@fission("Acosh", since=9, also=(22,))
+@fission("Asin", since=7, also=(22,))
+@fission("Asinh", since=9, also=(22,))
+@fission("Atan", since=7, also=(22,))
+@fission("Atanh", since=9, also=(22,))
 @fission("Ceil", since=6, also=(13,))
 @fission("Cos", since=7, also=(22,))
+@fission("Cosh", since=9, also=(22,))
 @fission("Erf", since=9, also=(13,))
 @fission("Exp", since=6, also=(13,))
 @fission("Floor", since=6, also=(13,))
@@ -63,8 +82,10 @@ _FUNCTIONS = {
 @fission("Sigmoid", since=6, also=(13,))
 @fission("Sign", since=9, also=(13,))
 @fission("Sin", since=7, also=(22,))
+@fission("Sinh", since=9, also=(22,))
 @fission("Softplus", since=1, also=(22,))
 @fission("Sqrt", since=6, also=(13,))
+@fission("Tan", since=7, also=(22,))
 @fission("Tanh", since=6, also=(13,))
 def unary(op: OperatorView, build: Builder) -> Value:
     """Apply the function of the same meaning."""
@@ -139,60 +160,60 @@ def is_nan(op: OperatorView, build: Builder) -> Value:
 
 @fission("IsInf", since=10, also=(20,))
 def is_inf(op: OperatorView, build: Builder) -> Value:
-    """Compare with the infinities that are asked for."""
+    """Compare with the infinities that are asked for; nothing is less than itself."""
     x = op.input(0)
     positive, negative = op.integer("detect_positive", 1), op.integer("detect_negative", 1)
     if not positive and not negative:
-        raise Refusal("it detects neither infinity")
+        return build.elementwise("less", x, x)
     if positive and negative:
         return build.elementwise("equal", build.elementwise("abs", x), float("inf"))
     return build.elementwise("equal", x, float("inf" if positive else "-inf"))
-
-
-@fission("Mod", since=10, also=(13, 28))
-def modulo(op: OperatorView, build: Builder) -> Value:
-    """Return the remainder of integers; it has the divisor's sign, or with `fmod` the dividend's.
-
-    Refuses floats: what rounding leaves of x - trunc(x / y) y is no remainder.
-    """
-    x, y = op.input(0), op.input(1)
-    if not x.type.dtype.is_integer:
-        raise Refusal("remainders of floats stay as they are")
-    rest = build.sub(x, build.mul(build.div(x, y), y))
-    if op.integer("fmod", 0) or x.type.dtype.numpy.kind == "u":
-        return rest
-    opposed = build.elementwise("xor", build.elementwise("less", rest, 0), build.elementwise("less", y, 0))
-    inexact = build.elementwise("not", build.elementwise("equal", rest, 0))
-    return build.where(build.elementwise("and", inexact, opposed), build.add(rest, y), rest)
 
 
 @fission("Pow", since=7, also=(12, 13, 15))
 def power(op: OperatorView, build: Builder) -> Value:
     """Raise to a power; small constant exponents become products or roots.
 
-    Refuses integer bases, whose results wrap around in a way that is not specified.
+    Refuses one exponent for all that is not known, of integers: what overflows differs between products and powers.
     """
     x, exponent = op.input(0), op.input(1)
-    if not x.type.dtype.is_float:
-        raise Refusal("powers of integers stay as they are")
-    literal = exponent.op.literal if isinstance(exponent.op, Constant) else None
-    result = _literal_power(build, x, literal)
+    known = exponent.op if isinstance(exponent.op, Constant) else None
+    single = exponent.type.elements == 1
+    if single and known is None and x.type.dtype.is_integer:
+        raise Refusal("what a power of integers overflows to depends on the exponent")
+    result = _literal_power(build, x, known.array().item()) if single and known is not None else None
     if result is None:
-        return build.elementwise("pow", x, build.cast(exponent, x.type.dtype))
+        held = _power_type(x.type.dtype, exponent)
+        return build.cast(build.elementwise("pow", build.cast(x, held), build.cast(exponent, held)), x.type.dtype)
     # An exponent [1, 1, 1] may give the result more axes than the base has.
     rank = max(x.type.rank, exponent.type.rank)
     return build.reshape(result, (1,) * (rank - x.type.rank) + x.type.shape)
 
 
-def _literal_power(build: Builder, x: Value, exponent: float | None) -> Value | None:
+def _power_type(dtype: DType, exponent: Value) -> DType:
+    """Return the type to compute powers of `dtype` in: the one that also holds the exponents."""
+    other = exponent.type.dtype
+    if other is dtype or (dtype.is_integer and other.is_integer):
+        return dtype
+    if isinstance(exponent.op, Constant) and dtype.is_float:
+        stored = exponent.op.array()
+        if np.array_equal(stored.astype(dtype.numpy).astype(stored.dtype), stored):
+            return dtype
+    narrow = dtype.is_float and other in (DType.F16, DType.BF16, DType.I8, DType.U8, DType.I16, DType.U16)
+    return DType.F32 if narrow and dtype is not DType.F64 else DType.F64
+
+
+def _literal_power(build: Builder, x: Value, exponent: float) -> Value | None:
     if exponent == 1:
         return x
     if exponent == 2:
         return build.mul(x, x)
     if exponent == 3:
         return build.mul(build.mul(x, x), x)
-    if exponent == 0.5:
-        return build.elementwise("sqrt", x)
+    if exponent == 0.5 and x.type.dtype.is_float:
+        # The power of -inf is inf, the root of it is NaN.
+        lowest = build.elementwise("equal", x, float("-inf"))
+        return build.elementwise("sqrt", build.where(lowest, float("inf"), x))
     return None
 
 
@@ -200,8 +221,8 @@ def _literal_power(build: Builder, x: Value, exponent: float | None) -> Value | 
 def clip_attributes(op: OperatorView, build: Builder) -> Value:
     """Limit to bounds given as attributes."""
     x = op.input(0)
-    bounds = (op.has_attribute("min"), op.number("min", 0)), (op.has_attribute("max"), op.number("max", 0))
-    low, high = (build.literal(bound, x.type.dtype) if given else None for given, bound in bounds)
+    bounds = (op.number(name, 0) if op.has_attribute(name) else None for name in ("min", "max"))
+    low, high = (None if bound is None else build.literal(bound, x.type.dtype) for bound in bounds)
     return _clipped(build, x, low, high)
 
 
@@ -213,5 +234,19 @@ def clip(op: OperatorView, build: Builder) -> Value:
 
 
 def _clipped(build: Builder, x: Value, low: Value | None, high: Value | None) -> Value:
-    raised = x if low is None else build.max(x, low)
-    return raised if high is None else build.min(raised, high)
+    """Limit x; an absent bound is the largest finite number, and one that is NaN is none."""
+    if x.type.dtype.is_float:
+        largest = float(ml_dtypes.finfo(x.type.dtype.numpy).max)
+        low = build.literal(-largest, x.type.dtype) if low is None else low
+        high = build.literal(largest, x.type.dtype) if high is None else high
+    return _bounded(build, "min", _bounded(build, "max", x, low), high)
+
+
+def _bounded(build: Builder, function: str, x: Value, bound: Value | None) -> Value:
+    if bound is None:
+        return x
+    if isinstance(bound.op, Constant):
+        number = bound.op.array().item()
+        return build.elementwise(function, x, bound) if number == number else x
+    beyond = build.elementwise("less" if function == "max" else "greater", x, bound)
+    return build.where(beyond, bound, x)

@@ -6,7 +6,6 @@ from korch_cli.core.errors import Refusal
 from korch_cli.core.graph import Value
 from korch_cli.fission.activation import gelu_erf, gelu_tanh, swished
 from korch_cli.fission.build import Builder
-from korch_cli.fission.linear import product
 from korch_cli.fission.normalization import normalized_over
 from korch_cli.fission.registry import fission
 from korch_cli.fission.view import OperatorView
@@ -51,20 +50,31 @@ def skip_layer_normalization(op: OperatorView, build: Builder) -> tuple[Value | 
     return (*outputs, total if op.wants(3) else None)
 
 
-@fission("FusedMatMul", since=1, domain=_DOMAIN)
-def fused_matmul(op: OperatorView, build: Builder) -> Value:
-    """Return alpha A B, with the last two axes of A and B exchanged as asked."""
-    x, y, alpha = op.input(0), op.input(1), op.number("alpha", 1.0)
-    if op.integer("transBatchA", 0) or op.integer("transBatchB", 0):
-        raise Refusal("it moves a batch axis")
-    x = _exchanged(build, x) if op.integer("transA", 0) else x
-    y = _exchanged(build, y) if op.integer("transB", 0) else y
-    result = product(build, x, y)
-    return result if alpha == 1 else build.mul(result, alpha)
+@fission("SkipSimplifiedLayerNormalization", since=1, domain=_DOMAIN)
+def skip_simplified_layer_normalization(op: OperatorView, build: Builder) -> tuple[Value | None, ...]:
+    """Divide x + skip + bias by its root mean square over the last axis; the sum is output 3."""
+    x, skip, bias = op.input(0), op.input(1), op.optional(3)
+    total = build.add(x, skip)
+    total = total if bias is None else build.add(total, bias)
+    result, _ = scaled_by_root(build, total, (x.type.rank - 1,), op.number("epsilon", 1e-12), op.input(2))
+    return result, None, None, total if op.wants(3) else None
 
 
-def _exchanged(build: Builder, x: Value) -> Value:
-    if x.type.rank < 2:
-        raise Refusal("a vector is transposed")
-    perm = tuple(range(x.type.rank))
-    return build.transpose(x, (*perm[:-2], perm[-1], perm[-2]))
+@fission("SimplifiedLayerNormalization", since=1)
+def simplified_layer_normalization(op: OperatorView, build: Builder) -> tuple[Value | None, ...]:
+    """Divide by the root mean square over the trailing axes; ONNX Runtime's own, though in ONNX's domain."""
+    if op.integer("stash_type", 1) != 1:
+        raise Refusal("its statistics are not computed in float32")
+    x = op.input(0)
+    axes = tuple(range(op.axis("axis", -1, x.type.rank), x.type.rank))
+    result, root = scaled_by_root(build, x, axes, op.number("epsilon", 1e-5), op.input(1))
+    return result, build.elementwise("reciprocal", root) if op.wants(1) else None
+
+
+def scaled_by_root(
+    build: Builder, x: Value, axes: tuple[int, ...], epsilon: float, scale: Value
+) -> tuple[Value, Value]:
+    """Return x divided by the root of its mean square and multiplied by `scale`, and that root."""
+    wide = build.wide(x)
+    root = build.elementwise("sqrt", build.add(build.reduce("mean", build.mul(wide, wide), axes), epsilon))
+    return build.cast(build.mul(build.div(wide, root), build.wide(scale)), scale.type.dtype), root

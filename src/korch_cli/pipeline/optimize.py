@@ -18,7 +18,7 @@ from korch_cli.core.record import OptimizeRecord, Verdict
 from korch_cli.emit import staging
 from korch_cli.fission import fission
 from korch_cli.measure import ProfileStore, calibrate, default_folder, machine_identity
-from korch_cli.pipeline.delivery import Delivery, Outcome
+from korch_cli.pipeline.delivery import Built, Delivery, Outcome
 from korch_cli.pipeline.forced import force_search
 from korch_cli.pipeline.laboratory import Bench, probe_builder
 from korch_cli.pipeline.prepare import Runnable, prepare
@@ -104,11 +104,15 @@ def _deliver(search: Search, delivery: Delivery, clock: _Clock) -> tuple[Outcome
         with clock("verify"):
             verdicts = delivery.verify(built)
         if all(verdict.passed for verdict in verdicts):
-            with clock("compare"):
-                outcome = Outcome(built, _FORCED.format(len(built.bodies))) if forced else delivery.judged(built)
+            outcome = _judged(delivery, built, clock)
             return replace(outcome, verdicts=verdicts, guilty=tuple(guilty)), result
         with clock("verify"):
             blamed = delivery.blame(built)
+            own = None if blamed else delivery.excused(verdicts)
+        if own is not None:
+            outcome = _judged(delivery, built, clock)
+            reason = f"{outcome.reason} {_AMPLIFIED}"
+            return replace(outcome, reason=reason, verdicts=(*verdicts, own), guilty=tuple(guilty)), result
         outcome = Outcome(None, _why_not(verdicts), verdicts)
         guilty += blamed
         if not blamed:
@@ -117,12 +121,23 @@ def _deliver(search: Search, delivery: Delivery, clock: _Clock) -> tuple[Outcome
     return replace(outcome, guilty=tuple(guilty)), result
 
 
+def _judged(delivery: Delivery, built: Built, clock: _Clock) -> Outcome:
+    if delivery.settings.force_fusion:
+        return Outcome(built, _FORCED.format(len(built.bodies)))
+    with clock("compare"):
+        return delivery.judged(built)
+
+
 def _why_not(verdicts: tuple[Verdict, ...]) -> str:
     failure = next((verdict.failure for verdict in verdicts if verdict.failure is not None), None)
     return _DIFFERENT if failure is None else _UNCOMPARABLE.format(failure)
 
 
 _FORCED = "All that can be generated is in {} custom nodes, as --force-fusion asks; nothing was timed."
+_AMPLIFIED = (
+    "This model amplifies rounding: the outputs differ by no more than four times what ONNX Runtime's own "
+    "optimisations of the input change."
+)
 _NOTHING = "Nothing in this model can be generated; the input is written unchanged."
 _DIFFERENT = "The optimised outputs differ from the input's by more than the tolerance; the input is written unchanged."
 _UNCOMPARABLE = "The outputs could not be compared, so the input is written unchanged. {}"

@@ -6,15 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from korch_cli.core.errors import MissingError, ModelError
 from korch_cli.core.model import Model, UnrolledModel
 from korch_cli.core.types import Array
 from korch_cli.emit import save_model
 from korch_cli.load import load, unroll
 from korch_cli.pipeline.settings import Settings
-from korch_cli.verify import Subject, draw_inputs, why_it_does_not_run
+from korch_cli.verify import Subject, draw_inputs, first_failure
 
 _INPUT_SETS = 3
 _ATTEMPTS = 24
+_TOO_NEW = ("Unsupported model IR version", "is under development", "is till opset")
+"""What ONNX Runtime says of models that are newer than it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +54,13 @@ def prepare(settings: Settings, folder: Path) -> Prepared:
     Bodies of control flow that do not run on inputs of their own are left as they are: often they are for other shapes.
 
     Raises:
-        KorchError: as `load` does.
+        ModelError: as `load` does; or an input cannot be fed, or ONNX Runtime does not run the model.
+        MissingError: this ONNX Runtime is too old for the model.
+        UsageError: as `load` does, or `settings.inputs` do not fit.
     """
     model = load(settings.source, settings.bindings)
     whole = _runnable(model, settings, folder / "prepared.onnx")
+    _check_runs(whole, settings)
     without: set[str] = set()
     for _ in range(_ATTEMPTS):
         unrolled = unroll(model, without)
@@ -62,10 +68,10 @@ def prepare(settings: Settings, folder: Path) -> Prepared:
             break
         flat = _runnable(unrolled.flat, settings, folder / "flat.onnx")
         subject = Subject("the model with its subgraphs beside it", flat.path, None, optimize=False)
-        failure = why_it_does_not_run(subject, flat.feeds[0], settings.threads)
+        failure = first_failure(subject, flat.feeds[0], settings.threads)
         if failure is None:
             return Prepared(unrolled, whole, flat)
-        named = [body.prefix for body in unrolled.bodies if body.prefix in failure]
+        named = [body.prefix for body in unrolled.bodies if body.prefix in failure.sentence]
         if not named:
             break
         # The outer bodies' prefixes are parts of the inner ones'.
@@ -75,6 +81,20 @@ def prepare(settings: Settings, folder: Path) -> Prepared:
 
 def _runnable(model: Model, settings: Settings, path: Path) -> Runnable:
     save_model(model.proto, model.path.parent, path)
+    for name in model.inputs:
+        if name not in model.types:
+            raise ModelError("an input is no tensor of a type that korch can make, so it cannot be fed", where=name)
     inputs = [(name, model.types[name]) for name in model.inputs]
     sets = draw_inputs(path, inputs, seed=settings.seed, runs=_INPUT_SETS, given=settings.inputs)
     return Runnable(path, sets)
+
+
+def _check_runs(whole: Runnable, settings: Settings) -> None:
+    failure = first_failure(Subject("input", whole.path, None, optimize=False), whole.feeds[0], settings.threads)
+    if failure is None:
+        return
+    message, where = f"ONNX Runtime does not run the model: {failure.sentence}", settings.source.name
+    if failure.stage == "open" and any(word in failure.sentence for word in _TOO_NEW):
+        raise MissingError(message, where=where, hint="upgrade it: pip install --upgrade onnxruntime")
+    hint = "if it needs particular inputs, give them with --inputs FILE.npz" if failure.stage == "run" else None
+    raise ModelError(message, where=where, hint=hint)

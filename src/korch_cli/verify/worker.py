@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import signal
 import sys
 import time
@@ -105,8 +106,20 @@ def _arrays(name: str, value: object) -> list[tuple[str, Array]]:
 
 
 def _first_line(error: Exception) -> str:
-    line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    line = _without_origin((str(error).strip() or type(error).__name__).splitlines()[0])
     return line if len(line) <= _MESSAGE_CHARACTERS else f"{line[:_MESSAGE_CHARACTERS]}..."
+
+
+def _without_origin(line: str) -> str:
+    """Return a message of ONNX Runtime without the source file and the signature that it begins with."""
+    found = re.search(r"/\S+\.(?:cc|cpp|h):\d+ [^(]*\(", line)
+    if found is None:
+        return line
+    depth, end = 1, found.end()
+    while depth and end < len(line):
+        depth += {"(": 1, ")": -1}.get(line[end], 0)
+        end += 1
+    return line[: found.start()] + line[end:].lstrip(" [")
 
 
 def _tie_to_parent() -> None:

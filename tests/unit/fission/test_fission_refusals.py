@@ -31,6 +31,7 @@ from korch_cli.fission.build import Builder
 from korch_cli.fission.registry import LATEST
 
 _X = floats(2, 3, 4)
+_HEADS = (floats(2, 2, 3, 4),) * 3
 _CHANNELS = tuple(positive(3) for _ in range(4))
 
 
@@ -80,8 +81,6 @@ _DECLINED = [
     (replace(case("ReduceMax", _X, axes=[1, 1]), version=13), "repeat one"),
     (replace(case("ReduceMean", integers(2, 3), axes=[1]), version=13), "for integers is not specified"),
     (replace(case("ReduceL2", _X, noop_with_empty_axes=1), version=18), "depends on the version of the runtime"),
-    (replace(case("Pow", integers(3), scalar(2, np.int64)), version=13), "powers of integers"),
-    (replace(case("Mod", floats(3), floats(3), fmod=1), version=13), "remainders of floats"),
     (replace(case("Cast", _X, to=TensorProto.FLOAT8E5M2), version=19), "element type"),
     (replace(case("MaxPool", _X, kernel_shape=[2], storage_order=1), version=12), "storage order"),
     (replace(case("MaxPool", _X, kernel_shape=[9]), version=12), "larger than the padded operand"),
@@ -167,7 +166,59 @@ _DECLINED = [
     (replace(case("Gemm", _X, floats(4, 5)), version=13), "no matrices"),
     (replace(case("Conv", floats(1, 3, 5), floats(2, 2, 3)), version=11), "channels do not divide"),
     (replace(case("LpNormalization", _X, p=3), version=22), "the norm 3"),
-    (replace(case("IsInf", _X, detect_negative=0, detect_positive=0), version=20), "detects neither"),
+    (replace(case("Mod", _X, _X), version=13), "no remainder with the sign of the divisor"),
+    (replace(case("Attention", *[_X] * 3, q_num_heads=3, kv_num_heads=2), version=23), "divide into 3 heads"),
+    (replace(case("Attention", *[_X] * 3, q_num_heads=2, kv_num_heads=4), version=23), "do not divide among"),
+    (replace(case("Attention", *_HEADS, integers(3, 3)), version=23), "neither bool nor of the type"),
+    (replace(case("Attention", *_HEADS, floats(3, 4)), version=23), "is not for 3 keys"),
+    (replace(case("Attention", *_HEADS, outputs=4, qk_matmul_output_mode=4), version=23), "the mode 4"),
+    (
+        replace(case("Attention", *_HEADS, outputs=4, qk_matmul_output_mode=2, is_causal=1), version=23),
+        "differ between runtimes",
+    ),
+    (replace(case("Attention", *_HEADS, softmax_precision=6), version=23), "in a type that is not supported"),
+    (replace(case("NegativeLogLikelihoodLoss", _X, integers(2, 3)), version=13), "are no labels of"),
+    (replace(case("NegativeLogLikelihoodLoss", _X, integers(2, 4), reduction="max"), version=13), "'max' is not"),
+    (replace(case("Einsum", _X, equation="ij"), version=12), "is not for an operand of rank 3"),
+    (replace(case("Einsum", _X, equation="ijk,k"), version=12), "does not fit its 1 operands"),
+    (replace(case("Einsum", _X, equation="ijk->il"), version=12), "no operand has"),
+    (replace(case("Einsum", _X, equation="iji"), version=12), "has the extents [2, 4]"),
+    (replace(case("Einsum", _X, floats(5), equation="ijk,k"), version=12), "has the extents [4, 5]"),
+    (replace(case("Einsum", _X, equation="...k->k"), version=12), "sums over an ellipsis"),
+    (replace(case("ConvTranspose", _X, floats(3, 2, 2), strides=[3], auto_pad="SAME_UPPER"), version=11), "gaps"),
+    (replace(case("ConvTranspose", _X, floats(3, 2, 2), group=2), version=11), "into 2 groups"),
+    (replace(case("ConvTranspose", _X, floats(3, 2, 2), pads=[9, 9]), version=11), "nothing of its result"),
+    (replace(case("RotaryEmbedding", _X, _X, _X), version=23), "divide into 0 heads"),
+    (replace(case("RotaryEmbedding", *_HEADS), version=23), "are no angles of"),
+    (
+        replace(case("RotaryEmbedding", _HEADS[0], _X[0], _X[0], integers(2, 3)), version=23),
+        "input 3 ('x3') is not constant",
+    ),
+    (
+        replace(case("LinearAttention", *[floats(1, 9, 4)] * 3, q_num_heads=2, kv_num_heads=2), version=27),
+        "too many steps",
+    ),
+    (
+        replace(case("LinearAttention", *[floats(1, 1, 4)] * 3, q_num_heads=2, kv_num_heads=2), version=27),
+        "has other operands",
+    ),
+    (replace(case("CausalConvWithState", _X, floats(3, 1, 2), activation="relu"), version=27), "'relu' is not known"),
+    (
+        replace(case("FusedConv", _X, floats(2, 3, 2), activation="Relu6", domain="com.microsoft"), version=1),
+        "'Relu6' with 0 parameters",
+    ),
+    (
+        replace(case("MultiHeadAttention", floats(2, 3, 2, 3, 4), num_heads=2, domain="com.microsoft"), version=1),
+        "input 1 is missing",
+    ),
+    (
+        replace(
+            case("Attention", _X, floats(4, 12), None, integers(2), num_heads=2, domain="com.microsoft"), version=1
+        ),
+        "says lengths",
+    ),
+    (replace(case("BitShift", integers(3), integers(3), direction="UP"), version=11), "'UP' is not known"),
+    (replace(case("Pow", integers(3), floats(1)), version=13), "depends on the exponent"),
 ]
 
 
