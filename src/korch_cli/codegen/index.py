@@ -2,13 +2,14 @@
 
 An `Expr` is a sum of atoms times coefficients plus a constant. Atoms are loop variables, quotients and remainders by a
 positive constant (rounded towards minus infinity), and lookups in a constant table. Every operation returns a
-simplified expression that has the same value for every assignment of the variables within their extents.
+simplified expression that has the same value for every assignment of the variables within their extents. Expressions
+are compared and sorted all the time, so that each knows its hash and its atoms know the key that they are sorted by.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from math import gcd
@@ -21,6 +22,11 @@ class Var:
     name: str
     extent: int
 
+    @property
+    def key(self) -> str:
+        """What it is sorted by."""
+        return f"Var({self.name},{self.extent})"
+
 
 @dataclass(frozen=True, slots=True)
 class Div:
@@ -28,6 +34,15 @@ class Div:
 
     operand: Expr
     by: int
+    key: str = field(init=False, repr=False, compare=False)
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", f"Div({self.operand.key},{self.by})")
+        object.__setattr__(self, "_hash", hash((self.operand, self.by)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +51,15 @@ class Mod:
 
     operand: Expr
     by: int
+    key: str = field(init=False, repr=False, compare=False)
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", f"Mod({self.operand.key},{self.by})")
+        object.__setattr__(self, "_hash", hash((self.operand, self.by, 0)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +68,15 @@ class Lookup:
 
     operand: Expr
     table: tuple[int, ...]
+    key: str = field(init=False, repr=False, compare=False)
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", f"Lookup({self.operand.key},{len(self.table)},{hash(self.table)})")
+        object.__setattr__(self, "_hash", hash((self.operand, self.table)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 Atom = Var | Div | Mod | Lookup
@@ -53,15 +86,31 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """The sum of `terms` (atom, coefficient), sorted by the atoms' text, plus `constant`."""
+    """The sum of `terms` (atom, coefficient), sorted by the atoms' keys, plus `constant`."""
 
     terms: tuple[tuple[Atom, int], ...] = ()
     constant: int = 0
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.terms, self.constant)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def key(self) -> str:
+        """A text that says what it is, the same in every process."""
+        return f"{self.constant}+" + "+".join(f"{c}*{atom.key}" for atom, c in self.terms)
 
     def __add__(self, other: Expr | int) -> Expr:
         if isinstance(other, int):
             return Expr(self.terms, self.constant + other)
-        return _recombined(_sum((*self.terms, *other.terms), self.constant + other.constant))
+        if not other.terms:
+            return Expr(self.terms, self.constant + other.constant)
+        if not self.terms:
+            return Expr(other.terms, self.constant + other.constant)
+        return _added(self, other)
 
     def __sub__(self, other: Expr | int) -> Expr:
         return self + (-other if isinstance(other, int) else other * -1)
@@ -69,6 +118,8 @@ class Expr:
     def __mul__(self, factor: int) -> Expr:
         if factor == 0:
             return ZERO
+        if factor == 1:
+            return self
         return Expr(tuple((atom, coefficient * factor) for atom, coefficient in self.terms), self.constant * factor)
 
     def __floordiv__(self, by: int) -> Expr:
@@ -178,16 +229,23 @@ def unflatten(position: Expr, shape: tuple[int, ...]) -> tuple[Expr, ...]:
     return (*([position] if shape else []), *reversed(result))
 
 
+@lru_cache(maxsize=65536)
+def _added(left: Expr, right: Expr) -> Expr:
+    return _recombined(_sum((*left.terms, *right.terms), left.constant + right.constant))
+
+
 def _sum(terms: Iterable[tuple[Atom, int]], number: int) -> Expr:
     collected: dict[Atom, int] = {}
     for atom, coefficient in terms:
         collected[atom] = collected.get(atom, 0) + coefficient
     kept = [(atom, coefficient) for atom, coefficient in collected.items() if coefficient]
-    return Expr(tuple(sorted(kept, key=_order)), number)
+    if len(kept) > 1:
+        kept.sort(key=_order)
+    return Expr(tuple(kept), number)
 
 
 def _order(term: tuple[Atom, int]) -> str:
-    return repr(term[0])
+    return term[0].key
 
 
 def _recombined(expr: Expr) -> Expr:

@@ -137,6 +137,7 @@ def force_search(
     """Return a search in which every accepted kernel has the same time, and every operator a longer one."""
     candidates = enumerate_candidates(graph, SearchLimits(max_primitives=settings.max_primitives))
     representatives = {c.digest: c for c in reversed(candidates.candidates)}
+    progress.stage(f"Generating kernels for {len(representatives)} candidates")
     kernels, rejected = accepted_kernels(graph, representatives, bench.opset)
     timing = Timing(KERNEL_US, KERNEL_US, KERNEL_US, 0, TimingSource.BOUND)
     results = {
