@@ -59,7 +59,7 @@ def nearest(resized: Resized, rounding: str) -> tuple[int, ...]:
     rule = _ROUNDINGS.get(rounding)
     if rule is None:
         raise Refusal(f"the rounding {rounding!r} is not understood")
-    attempts = [resized.rounded_places(), resized.exact_places()]
+    attempts: list[list[Any]] = [resized.rounded_places(), resized.exact_places()]
     if resized.transformation == "half_pixel_symmetric":
         # Its runtime's own arithmetic is not float32 throughout, so that a place on the border may go either way.
         attempts += [[place + sign * _BORDER for place in attempts[1]] for sign in (1, -1)]

@@ -10,73 +10,65 @@ import numpy as np
 from korch_cli.core.errors import Refusal
 from korch_cli.core.graph import Value
 from korch_cli.core.types import Array
-from korch_cli.fission.build import Builder
+from korch_cli.fission.build import TABLE_LIMIT, Builder
 from korch_cli.fission.registry import fission
 from korch_cli.fission.view import OperatorView
-
-_MOST_PARTS = 32
-"""A block of more elements would make an expression that is too long for one kernel."""
 
 
 @fission("Col2Im", since=18)
 def col2im(op: OperatorView, build: Builder) -> Value:
-    """Add up overlapping blocks: for each position within a block, that element of all blocks at its place."""
+    """Add up overlapping blocks: gather the elements that lie on each place of the image, and zeros, and sum them."""
     x, image, block = op.input(0), op.constant_integers(1), op.constant_integers(2)
     if image is None or block is None or x.type.rank != 3:
         raise Refusal("it says no extents of the image or of a block")
     rank, ones = len(image), (1,) * len(image)
     strides, dilations = op.integers("strides") or ones, op.integers("dilations") or ones
     pads = op.integers("pads") or (0,) * 2 * rank
-    parts = math.prod(block)
+    parts, pixels = math.prod(block), math.prod(image)
     lengths = {len(image), len(block), len(strides), len(dilations), len(pads) // 2}
     if len(lengths) != 1 or min(image + block + strides + dilations) < 1 or min(pads) < 0 or x.type.shape[1] % parts:
         raise Refusal("its blocks do not fit the image")
-    if parts > _MOST_PARTS:
-        raise Refusal(f"a block of {parts} elements is too large for a kernel")
-    axes = [_Axis(*numbers) for numbers in zip(image, block, strides, dilations, pads[:rank], pads[rank:], strict=True)]
-    counts = tuple(axis.count for axis in axes)
-    if min(counts) < 1 or math.prod(counts) != x.type.shape[2]:
-        raise Refusal(f"there are not {math.prod(counts)} blocks")
+    if pixels > TABLE_LIMIT:
+        raise Refusal(f"a table of {pixels} places is too long for a kernel")
+    axes = [_covering(*a) for a in zip(image, block, strides, dilations, pads[:rank], pads[rank:], strict=True)]
+    counts = tuple(count for count, _ in axes)
+    blocks = math.prod(counts)
+    if min(counts) < 1 or blocks != x.type.shape[2]:
+        raise Refusal(f"there are not {blocks} blocks")
+    lying = [_elements(pairs, block, counts) for pairs in itertools.product(*(covering for _, covering in axes))]
+    depth = max(1, *map(len, lying))
+    table = [here[i] if i < len(here) else parts * blocks for i in range(depth) for here in lying]
     n, channels = x.type.shape[0], x.type.shape[1] // parts
-    split = build.reshape(x, (n, channels, parts, *counts))
-    total: Value | None = None
-    for number, offsets in enumerate(itertools.product(*map(range, block))):
-        starts, shape = (0, 0, number, *[0] * rank), (n, channels, 1, *counts)
-        part = build.reshape(build.slice(split, starts, (1,) * (rank + 3), shape), (n, channels, *counts))
-        for i, (axis, offset) in enumerate(zip(axes, offsets, strict=True)):
-            part = axis.placed(build, part, i + 2, offset)
-        total = part if total is None else build.add(total, part)
-    assert total is not None
-    return total
+    flat = build.pad(build.reshape(x, (n, channels, parts * blocks)), (0, 0, 0), (0, 0, 1), 0)
+    layers = build.reshape(build.gather(flat, 2, tuple(table)), (n, channels, depth, pixels))
+    total = build.reduce("sum", layers, (2,)) if depth > 1 else layers
+    return build.reshape(total, (n, channels, *image))
 
 
-class _Axis:
-    """One spatial axis: how blocks lie on the image."""
+def _covering(
+    image: int, block: int, stride: int, dilation: int, before: int, after: int
+) -> tuple[int, list[list[tuple[int, int]]]]:
+    """Return how many blocks an axis has, and for each of its places which elements of which blocks lie there."""
+    count = (image + before + after - dilation * (block - 1) - 1) // stride + 1
+    covering: list[list[tuple[int, int]]] = [[] for _ in range(image)]
+    for offset in range(block):
+        for number in range(count):
+            place = number * stride + offset * dilation - before
+            if 0 <= place < image:
+                covering[place].append((offset, number))
+    return count, covering
 
-    def __init__(self, image: int, block: int, stride: int, dilation: int, before: int, after: int) -> None:
-        self.image, self.stride, self.dilation, self.before = image, stride, dilation, before
-        self.count = (image + before + after - dilation * (block - 1) - 1) // stride + 1
 
-    def placed(self, build: Builder, part: Value, axis: int, offset: int) -> Value:
-        """Spread the elements of all blocks at `offset` over `axis`, with zeros between them."""
-        shape, rank = part.type.shape, part.type.rank
-        if self.stride > 1:
-            apart = build.reshape(part, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
-            gaps = tuple(self.stride - 1 if i == axis + 1 else 0 for i in range(rank + 1))
-            apart = build.pad(apart, (0,) * (rank + 1), gaps, 0)
-            part = build.reshape(apart, (*shape[:axis], self.count * self.stride, *shape[axis + 1 :]))
-        # What is kept lies inside the image; behind the last element there are only zeros.
-        first = offset * self.dilation - self.before
-        low = max(0, -first)
-        high = min((self.count - 1) * self.stride + 1, self.image - first)
-        if high <= low:
-            low, high, first = 0, 0, 0
-        kept = (*shape[:axis], high - low, *shape[axis + 1 :])
-        start = tuple(low if i == axis and high > low else 0 for i in range(rank))
-        part = build.slice(part, start, (1,) * rank, kept)
-        before = tuple(first + low if i == axis else 0 for i in range(rank))
-        after = tuple(self.image - first - high if i == axis else 0 for i in range(rank))
-        return build.pad(part, before, after, 0)
+def _elements(pairs: tuple[list[tuple[int, int]], ...], block: tuple[int, ...], counts: tuple[int, ...]) -> list[int]:
+    """Return the elements of the operand that lie on one place of the image, where `pairs` lie along each axis."""
+    found = []
+    for combination in itertools.product(*pairs):
+        element = 0
+        for position, extents in enumerate((block, counts)):
+            for pair, extent in zip(combination, extents, strict=True):
+                element = element * extent + pair[position]
+        found.append(element)
+    return sorted(found)
 
 
 @fission("AffineGrid", since=20)
