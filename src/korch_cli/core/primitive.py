@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import ml_dtypes
 import numpy as np
 
 from korch_cli.core.types import Array, DType
@@ -65,7 +64,7 @@ class Constant:
         if not self.dtype.is_float:
             return value.item()  # type: ignore[no-any-return]
         digits = str(value).strip("-").split("e", maxsplit=1)[0].replace(".", "").strip("0")
-        typed = len(digits) <= 6 or not np.isfinite(value) or abs(value) == ml_dtypes.finfo(value.dtype).max
+        typed = len(digits) <= 6 or not np.isfinite(value) or abs(float(value)) == self.dtype.largest
         return float(value) if typed else None
 
 

@@ -56,6 +56,11 @@ class DType(Enum):
         """Whether this is an integer type (bool is not)."""
         return not self.is_float and self not in (DType.BOOL, DType.STRING)
 
+    @property
+    def largest(self) -> float:
+        """The largest finite number of a floating-point type."""
+        return float(ml_dtypes.finfo(_NUMPY[self]).max)  # type: ignore[no-untyped-call]
+
     @classmethod
     def from_onnx(cls, number: int) -> DType | None:
         """The type with this TensorProto.DataType number, or None where korch has none."""

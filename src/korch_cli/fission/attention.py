@@ -65,7 +65,7 @@ def attention(op: OperatorView, build: Builder) -> Result:
     scale = op.number("scale", 1 / math.sqrt(max(q.type.shape[3], 1)))
     scores = attend(build, q, k, v, bias, scale=scale, softcap=op.number("softcap", 0.0), precision=precision)
     result = join_heads(build, scores.result) if packed else scores.result
-    return result, k, v, _exposed(op, scores, bias) if op.wants(3) else _unread(op)
+    return result, k, v, _exposed(op, scores, bias)
 
 
 def split_heads(build: Builder, x: Value, heads: int) -> Value:
@@ -125,8 +125,8 @@ def attend(
     probable = build.cast(probable, dtype)
     result = build.matmul(build.reshape(probable, (batch, groups, rows, keys)), v)
     result = build.reshape(result, (batch, heads, length, v.type.shape[3]))
-    stages = (build.cast(stage, dtype) for stage in (raw, capped, biased))
-    return Scores(*stages, probable, result)
+    raw, capped, biased = (build.cast(stage, dtype) for stage in (raw, capped, biased))
+    return Scores(raw, capped, biased, probable, result)
 
 
 def _summed(build: Builder, bias: Bias, dtype: DType) -> Value | None:
@@ -153,18 +153,16 @@ def _precision(op: OperatorView) -> DType | None:
     return found
 
 
-def _exposed(op: OperatorView, scores: Scores, bias: Bias) -> Value:
+def _exposed(op: OperatorView, scores: Scores, bias: Bias) -> Value | None:
     mode = op.integer("qk_matmul_output_mode", _RAW)
+    if not op.wants(3):
+        return None
     stages = {_RAW: scores.raw, _CAPPED: scores.capped, _BIASED: scores.biased, _PROBABLE: scores.probable}
     if mode not in stages:
         raise Refusal(f"the mode {mode} of its scores is not known")
     if mode == _BIASED and bias.allowed is not None:
         raise Refusal("the scores of keys that are not seen differ between runtimes")
     return stages[mode]
-
-
-def _unread(op: OperatorView) -> None:
-    op.ignore("qk_matmul_output_mode")
 
 
 def _read_bias(op: OperatorView, build: Builder, q: Value, k: Value, past: int) -> Bias:

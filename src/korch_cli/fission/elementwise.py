@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import reduce
 
-import ml_dtypes
 import numpy as np
 
 from korch_cli.core.errors import Refusal
@@ -236,7 +235,7 @@ def clip(op: OperatorView, build: Builder) -> Value:
 def _clipped(build: Builder, x: Value, low: Value | None, high: Value | None) -> Value:
     """Limit x; an absent bound is the largest finite number, and one that is NaN is none."""
     if x.type.dtype.is_float:
-        largest = float(ml_dtypes.finfo(x.type.dtype.numpy).max)
+        largest = x.type.dtype.largest
         low = build.literal(-largest, x.type.dtype) if low is None else low
         high = build.literal(largest, x.type.dtype) if high is None else high
     return _bounded(build, "min", _bounded(build, "max", x, low), high)

@@ -96,7 +96,7 @@ def linear_attention(op: OperatorView, build: Builder) -> tuple[Value, Value]:
     results = []
     for t in range(length):
         gate, rate = (None if x is None else _at(build, x, t) for x in (decay, beta))
-        step = _Step(*(_at(build, x, t) for x in (queries, keys, values)), gate, rate)
+        step = _Step(_at(build, queries, t), _at(build, keys, t), _at(build, values, t), gate, rate)
         state, read = _stepped(build, state, step)
         results.append(build.reshape(build.mul(read, scale), (batch, 1, heads * values.type.shape[3])))
     if state is None:

@@ -41,7 +41,7 @@ def _rotary(op: OperatorView, build: Builder, cosine: Value, sine: Value, positi
             heads = _heads(op, shape[2], cosine)
         if heads < 1 or shape[2] % heads:
             raise Refusal(f"{x.type} does not divide into {heads} heads")
-        batch, length, rank_4 = shape[0], shape[1], (shape[0], shape[1], heads, shape[2] // heads)
+        batch, length, rank_4 = shape[0], shape[1], (*shape[:2], heads, shape[2] // heads)
         per_position: tuple[int, ...] = (batch, length, 1)
     elif x.type.rank == 4:
         batch, length, rank_4 = shape[0], shape[2], shape
@@ -85,17 +85,17 @@ def _turned(build: Builder, x: Value, angles: tuple[Value, ...], turned: int, *,
     half, step = turned // 2, 2 if interleaved else 1
     starts = (0, 1 if interleaved else half)
     real, imaginary = (build.wide(_part(build, x, start, step, half)) for start in starts)
-    parts = (
+    products = (
         build.sub(build.mul(real, cosine), build.mul(imaginary, sine)),
         build.add(build.mul(real, sine), build.mul(imaginary, cosine)),
     )
-    parts = tuple(build.cast(part, x.type.dtype) for part in parts)
+    parts = [build.cast(part, x.type.dtype) for part in products]
     if interleaved:
         pairs = tuple(build.reshape(part, (*outer, half, 1)) for part in parts)
-        parts = (build.reshape(build.concat(len(outer) + 1, pairs), (*outer, turned)),)
+        parts = [build.reshape(build.concat(len(outer) + 1, pairs), (*outer, turned))]
     if turned < width:
-        parts = (*parts, _part(build, x, turned, 1, width - turned))
-    return build.concat(len(outer), parts)
+        parts.append(_part(build, x, turned, 1, width - turned))
+    return build.concat(len(outer), tuple(parts))
 
 
 def _part(build: Builder, x: Value, start: int, step: int, extent: int) -> Value:
