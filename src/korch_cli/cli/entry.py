@@ -10,6 +10,7 @@ import click
 
 from korch_cli.cli.doctor import doctor
 from korch_cli.cli.failure import Terminated, explain, report_crash
+from korch_cli.cli.inspect import inspect
 from korch_cli.cli.optimize import optimize
 from korch_cli.cli.profile import profile
 from korch_cli.cli.verify import verify
@@ -51,7 +52,7 @@ def korch() -> None:
     """Make ONNX models run faster in ONNX Runtime, and prove that they still compute the same."""
 
 
-for _command in (optimize, profile, verify, doctor):
+for _command in (optimize, profile, verify, inspect, doctor):
     korch.add_command(_command)
 
 

@@ -1,4 +1,5 @@
 """Reading ONNX models: shapes bound, functions inlined, constants folded, nodes sorted."""
 
 from korch_cli.load.driver import load as load
+from korch_cli.load.file import describe_file as describe_file
 from korch_cli.load.optimised import vendor_profile as vendor_profile
