@@ -187,7 +187,7 @@ class Reducer:
         return self._fails(replace(self._current, filled=frozenset(earlier | made_up)))
 
     def _nodes_fail(self, nodes: Sequence[int]) -> bool:
-        """Try a set of nodes; new inputs for integers are tried as zeros too, where anything else may be out of range."""
+        """Try a set of nodes; if it does not fail, once more with zeros for new inputs of integers, which are in range."""
         kept = self.specimen.closed(nodes)
         if len(kept) >= len(self._current.nodes):
             return kept == self._current.nodes

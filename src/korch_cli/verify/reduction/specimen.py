@@ -6,6 +6,7 @@ value is known; what a node outside would have read becomes an output.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -128,9 +129,22 @@ class Specimen:
 
     def weights(self, cut: Cut) -> tuple[str, ...]:
         """Return the initializers of a cut whose elements could be made up."""
-        read = dict.fromkeys(name for i in cut.nodes for name in self.reads[i])
-        found = (self._initializers[name] for name in read if name in self._initializers)
-        return tuple(tensor.name for tensor in found if _is_weight(tensor))
+        made = {name for i in cut.nodes for name in self.nodes[i].output}
+        read = dict.fromkeys(name for i in cut.nodes for name in self.reads[i] if name not in made)
+        return tuple(name for name in read if self._is_weight(name))
+
+    def _is_weight(self, name: str) -> bool:
+        tensor, constant = self._initializers.get(name), self._constants.get(name)
+        if tensor is not None:
+            dtype, shape = DType.from_onnx(tensor.data_type), tuple(tensor.dims)
+        elif constant is not None:
+            dtype, shape = constant.dtype, constant.shape
+        else:
+            return False
+        elements = math.prod(shape)
+        if dtype is None or not dtype.is_float or elements < _LEAST_WEIGHT_ELEMENTS:
+            return False
+        return elements * dtype.size_bytes <= _LARGEST_FILLED_BYTES
 
     def build(self, cut: Cut) -> onnx.ModelProto | None:
         """Return a cut as a model whose external data, if it has any, lies where the whole model's does.
@@ -174,7 +188,7 @@ class Specimen:
         graph.sparse_initializer.extend(t for t in whole.sparse_initializer if t.values.name in needed)
         for name in read:
             if name in self._maker and (name in self._constants or name in cut.frozen):
-                tensor = self._value(name)
+                tensor = _filled(self._value(name), filled.get(name), self._seed)
                 graph.initializer.append(tensor)
                 if list_initializers:
                     graph.input.append(helper.make_tensor_value_info(name, tensor.data_type, tuple(tensor.dims)))
@@ -223,14 +237,6 @@ def _is_float(elem_type: int) -> bool:
     return dtype is None or dtype.is_float or dtype is DType.STRING
 
 
-def _is_weight(tensor: onnx.TensorProto) -> bool:
-    dtype = DType.from_onnx(tensor.data_type)
-    elements = int(np.prod(tensor.dims, dtype=np.int64))
-    if dtype is None or not dtype.is_float or elements < _LEAST_WEIGHT_ELEMENTS:
-        return False
-    return elements * dtype.size_bytes <= _LARGEST_FILLED_BYTES
-
-
 def _filled(tensor: onnx.TensorProto, filling: str | None, seed: int) -> onnx.TensorProto:
     """Return a tensor, or one of the same name and type whose elements are made up."""
     if filling is None:
@@ -240,7 +246,7 @@ def _filled(tensor: onnx.TensorProto, filling: str | None, seed: int) -> onnx.Te
     shape = tuple(tensor.dims)
     if filling == "random":
         # Divided so that sums over a whole filter stay near one.
-        fan = max(1.0, float(np.prod(shape[1:], dtype=np.int64)))
+        fan = max(1.0, float(math.prod(shape[1:])))
         values = np.random.default_rng([seed, zlib.crc32(tensor.name.encode())]).standard_normal(shape) / fan**0.5
     else:
         values = np.full(shape, 0.0 if filling == "zeros" else 1.0)
