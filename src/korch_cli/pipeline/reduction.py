@@ -93,9 +93,8 @@ def reduce_model(settings: ReduceSettings, progress: Progress) -> ReduceRecord:
             return _record(settings, status, "nothing", reason, before, before, (), first, 0, start)
         reducer = Reducer(
             specimen=specimen,
-            words=settings.check,
+            check=lambda path: clock.run(settings.check, path),
             failure=failure,
-            clock=clock,
             folder=Path(scratch),
             name=settings.source.name,
             save=lambda proto, path: save_model(proto, settings.source.parent, path),

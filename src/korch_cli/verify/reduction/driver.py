@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import onnx
@@ -95,9 +96,8 @@ class Reducer:
 
     Attributes:
         specimen: the whole model.
-        words: the check command.
+        check: runs the check on a model file; may raise OutOfTimeError.
         failure: what counts as failing.
-        clock: how long it may take.
         folder: scratch space.
         name: of the model files that the check gets.
         save: writes a protobuf to a file, with the external data that it refers to.
@@ -109,9 +109,8 @@ class Reducer:
     """
 
     specimen: Specimen
-    words: Sequence[str]
+    check: Callable[[Path], Ending]
     failure: Failure
-    clock: Clock
     folder: Path
     name: str
     save: Callable[[object, Path], None]
@@ -132,7 +131,7 @@ class Reducer:
         whole = self.specimen.whole()
         if not self._fails(whole):
             return
-        minimise(sorted(whole.unread), lambda names: self._fails(self._changed(unread=frozenset(names))))
+        minimise(sorted(whole.unread), lambda names: self._fails(replace(self._current, unread=frozenset(names))))
         self.progress.stage("Leaving out nodes at the end and at the beginning")
         self._ends()
         self.progress.stage("Leaving out nodes anywhere")
@@ -147,9 +146,6 @@ class Reducer:
     def _current(self) -> Cut:
         assert self.best is not None
         return self.best
-
-    def _changed(self, **fields: frozenset[str]) -> Cut:
-        return replace(self._current, **fields)
 
     def _ends(self) -> None:
         nodes = self._current.nodes
@@ -167,8 +163,12 @@ class Reducer:
         """Hide all outputs but those that matter; say whether some were hidden."""
         shown = self.specimen.outputs(self._current)
         before = self._current.hidden
+
+        def fails(kept: tuple[str, ...]) -> bool:
+            return self._fails(replace(self._current, hidden=before | set(shown).difference(kept)))
+
         if len(shown) > 1:
-            minimise(shown, lambda kept: self._fails(self._changed(hidden=before | set(shown).difference(kept))))
+            minimise(shown, fails)
         return self._current.hidden != before
 
     def _weights(self) -> None:
@@ -179,15 +179,15 @@ class Reducer:
             left = [name for name in self.specimen.weights(self._current) if name not in done]
             if not left:
                 return
-            minimise(left, lambda real, left=left, filling=filling: self._filled_fails(left, real, filling))
+            minimise(left, partial(self._filled_fails, left, filling))
 
-    def _filled_fails(self, left: Sequence[str], real: Sequence[str], filling: str) -> bool:
+    def _filled_fails(self, left: Sequence[str], filling: str, real: Sequence[str]) -> bool:
         made_up = {(name, filling) for name in left if name not in real}
         earlier = {(name, how) for name, how in self._current.filled if name not in left}
         return self._fails(replace(self._current, filled=frozenset(earlier | made_up)))
 
     def _nodes_fail(self, nodes: Sequence[int]) -> bool:
-        """Try a set of nodes; if it does not fail, once more with zeros for new inputs of integers, which are in range."""
+        """Try some nodes; if they do not fail, once more with zeros for new inputs of integers, in range anywhere."""
         kept = self.specimen.closed(nodes)
         if len(kept) >= len(self._current.nodes):
             return kept == self._current.nodes
@@ -221,6 +221,6 @@ class Reducer:
             self.trials += 1
             whole, kept = len(self.specimen.nodes), len(self._current.nodes if self.best else cut.nodes)
             self.progress.step(whole - kept, whole, f"{kept} of {whole} nodes left, trial {self.trials}")
-            return self.clock.run(self.words, model)
+            return self.check(model)
         finally:
             shutil.rmtree(place, ignore_errors=True)

@@ -10,7 +10,6 @@ import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import onnx
@@ -122,10 +121,10 @@ class Specimen:
     def outputs(self, cut: Cut) -> tuple[str, ...]:
         """Return the outputs of a cut: those of the whole model that are there, and what nodes outside would read."""
         kept = set(cut.nodes)
-        made = [name for i in cut.nodes for name in self.nodes[i].output if name]
-        passed = [name for name in self._final if name in self._sources]
-        wanted = [n for n in made if n in self._final or not kept.issuperset(self._readers.get(n, ()))]
-        return tuple(n for n in (*wanted, *passed) if n not in cut.hidden and (n in self._final or n in self._infos))
+        made = dict.fromkeys(name for i in cut.nodes for name in self.nodes[i].output if name)
+        final = [name for name in self._final if name in made or name in self._sources]
+        cut_off = [n for n in made if n in self._infos and not kept.issuperset(self._readers.get(n, ()))]
+        return tuple(name for name in dict.fromkeys((*final, *cut_off)) if name not in cut.hidden)
 
     def weights(self, cut: Cut) -> tuple[str, ...]:
         """Return the initializers of a cut whose elements could be made up."""
@@ -228,8 +227,8 @@ def _known_infos(
     return found
 
 
-def _is_static(tensor: Any) -> bool:
-    return all(dim.HasField("dim_value") for dim in tensor.shape.dim)
+def _is_static(tensor: onnx.TypeProto.Tensor) -> bool:
+    return all(bool(dim.HasField("dim_value")) for dim in tensor.shape.dim)
 
 
 def _is_float(elem_type: int) -> bool:
