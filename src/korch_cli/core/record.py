@@ -191,7 +191,7 @@ class ReduceRecord:
         model: path of the whole model.
         written: paths of the files that were written, the model first; none if there was nothing to reduce.
         check: the command, in words.
-        status: the exit status that counts as failing.
+        check_status: the exit status of the check that counts as failing.
         reduced: whether a failing part was found, which may be the whole model.
         ended: why the search ended: "minimal", "budget", "interrupted", "terminated", or "nothing" to reduce.
         reason: one sentence.
@@ -206,7 +206,7 @@ class ReduceRecord:
     model: str
     written: tuple[str, ...]
     check: tuple[str, ...]
-    status: int
+    check_status: int
     reduced: bool
     ended: str
     reason: str

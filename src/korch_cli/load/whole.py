@@ -47,7 +47,8 @@ def read_whole(path: Path, bindings: Bindings) -> WholeModel:
         ModelError: the file is no valid ONNX model.
     """
     proto = read_model(path)
-    if bindings.dims or bindings.shapes:
+    bound = bool(bindings.dims or bindings.shapes)
+    if bound:
         bind(proto, bindings)
     replace_nodes(proto.graph, sorted_nodes(proto.graph))
     held = _held(proto, path.parent)
@@ -58,8 +59,21 @@ def read_whole(path: Path, bindings: Bindings) -> WholeModel:
         return WholeModel(proto, possible_types(proto), {}, held)
     made = {name for node in proto.graph.node for name in node.output if name}
     static = {name: typed for name, typed in model.types.items() if name in made}
+    if bound:
+        _restate(proto, static)
     folded = {name: constant for name, constant in model.constants.items() if name in made}
     return WholeModel(proto, possible_types(proto), static, folded | held)
+
+
+def _restate(proto: onnx.ModelProto, static: Mapping[str, TensorType]) -> None:
+    """Give what nodes make the shape that it has now, wherever the file states one."""
+    for info in (*proto.graph.output, *proto.graph.value_info):
+        if info.name in static and info.type.HasField("tensor_type"):
+            shape = info.type.tensor_type.shape
+            shape.ClearField("dim")
+            shape.SetInParent()
+            for extent in static[info.name].shape:
+                shape.dim.add().dim_value = extent
 
 
 def _held(proto: onnx.ModelProto, folder: Path) -> dict[str, Constant]:

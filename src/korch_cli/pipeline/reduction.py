@@ -166,7 +166,7 @@ def _record(
         model=str(settings.source),
         written=tuple(map(str, written)),
         check=settings.check,
-        status=status,
+        check_status=status,
         reduced=bool(written),
         ended=ended,
         reason=reason,

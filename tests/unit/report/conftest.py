@@ -19,7 +19,9 @@ from korch_cli.core.record import (
     NodeTime,
     OptimizeRecord,
     OutputError,
+    PartRecord,
     Ratio,
+    ReduceRecord,
     Samples,
     SearchRecord,
     Verdict,
@@ -115,4 +117,23 @@ def inspected() -> InspectRecord:
         ),
         output=OutputRecord("m.korch.so", "m.plan.json", "1.50 times as fast.", kernels),
         notes=("Input 'x' was bound to 1x3.",),
+    )
+
+
+@pytest.fixture
+def reduction() -> ReduceRecord:
+    return ReduceRecord(
+        model="folder/m.onnx",
+        written=("small.onnx", "small.onnx.data"),
+        check=("korch", "optimize", "{}", "-o", "a b.onnx"),
+        check_status=70,
+        reduced=True,
+        ended="minimal",
+        reason="Nothing more can be left out of it.",
+        before=PartRecord(672, 2, 1, 340, 5 << 20),
+        after=PartRecord(2, 1, 1, 1, 900),
+        operators=("Conv", "my.ops::Twist"),
+        message="error: this is a bug in korch: KeyError: 'x'",
+        trials=23,
+        seconds=75.0,
     )

@@ -27,7 +27,9 @@ from korch_cli.core.record import (
     NodeTime,
     OptimizeRecord,
     OutputError,
+    PartRecord,
     Ratio,
+    ReduceRecord,
     Samples,
     SearchRecord,
     Verdict,
@@ -35,7 +37,7 @@ from korch_cli.core.record import (
 from korch_cli.report import Check, Level, Profile, SpeedUp, to_json
 from korch_cli.version import __version__
 
-_KINDS = ("optimize", "profile", "verify", "doctor", "inspect")
+_KINDS = ("optimize", "profile", "verify", "doctor", "inspect", "reduce")
 _RECORDS = (
     CandidateRecord,
     Check,
@@ -48,6 +50,7 @@ _RECORDS = (
     OpaqueRecord,
     OutputError,
     OutputRecord,
+    PartRecord,
     PortRecord,
     PrimitiveCount,
     Ratio,
@@ -56,7 +59,7 @@ _RECORDS = (
     SpeedUp,
     Verdict,
 )
-_WHOLE = {"optimize": OptimizeRecord, "inspect": InspectRecord}
+_WHOLE = {"optimize": OptimizeRecord, "inspect": InspectRecord, "reduce": ReduceRecord}
 
 
 def _schema(kind: str) -> dict[str, Any]:
@@ -146,6 +149,14 @@ def test_inspect_documents_hold_every_field(inspected: InspectRecord) -> None:
     assert document["inputs"][1] == {"name": "s", "dtype": None, "shape": None}
     assert document["output"]["kernels"][0]["replaces"] == [["a", "b", "c", "d"], ["e", "f", "g", "h"]]
     assert _load("inspect", dataclasses.replace(inspected, output=None))["output"] is None
+
+
+def test_reduce_documents_hold_every_field(reduction: ReduceRecord) -> None:
+    document = _load("reduce", reduction)
+    assert document["schema"] == "korch.reduce/1"
+    assert {field.name for field in dataclasses.fields(reduction)} <= document.keys()
+    assert document["check"] == ["korch", "optimize", "{}", "-o", "a b.onnx"]
+    assert document["after"]["nodes"] == 2
 
 
 @pytest.mark.parametrize(("kind", "record_type"), _WHOLE.items(), ids=list(_WHOLE))
