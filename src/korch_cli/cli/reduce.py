@@ -42,7 +42,7 @@ _CODES = {"interrupted": ExitCode.INTERRUPTED, "terminated": ExitCode.TERMINATED
     show_default="that of CMD on the whole model",
     help="The exit status that counts as failing; 128 and its number for a signal.",
 )
-@click.option("--match", metavar="TEXT", default="", help="Count as failing only if CMD's output contains this too.")
+@click.option("--match", metavar="TEXT", default=None, help="Count as failing only if CMD's output contains this too.")
 @click.option("--timeout", type=Duration(), default="10m", help="Time that one run of CMD may take; its status is 124.")
 @click.option("--budget", type=Duration(), default="1h", help="Time that all runs may take together.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of made-up weights.")
@@ -58,7 +58,7 @@ def reduce(
     dims: tuple[tuple[str, int], ...],
     shapes: tuple[tuple[str, tuple[int, ...]], ...],
     exit_code: int | None,
-    match: str,
+    match: str | None,
     timeout: float,
     budget: float,
     seed: int,
@@ -87,7 +87,7 @@ def reduce(
         check=words,
         bindings=bindings,
         exit_code=exit_code,
-        match=match,
+        match=match or "",
         timeout_s=timeout,
         budget_s=budget,
         seed=seed,

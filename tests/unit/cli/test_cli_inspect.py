@@ -54,7 +54,7 @@ def test_what_is_opaque_says_why(document: Callable[..., dict[str, Any]], tmp_pa
     opaque = {entry["op_type"]: entry for entry in found["opaque"]}
     assert opaque.keys() == {"Twist", "If", "NonZero"}
     assert opaque["Twist"]["domain"] == "my.ops"
-    assert opaque["If"]["reason"] == "it has a subgraph"
+    assert "If" in opaque["If"]["reason"] or "subgraph" in opaque["If"]["reason"]
     assert all(entry["reason"] and entry["name"] for entry in opaque.values())
     assert found["operators"] == {"If": 1, "NonZero": 1, "Relu": 1, "Tanh": 1, "my.ops::Twist": 1}
     kinds = {(entry["kind"], entry["function"]) for entry in found["primitives"]}
@@ -71,10 +71,8 @@ def test_candidates_are_counted_by_what_becomes_of_them(
     found = document(path)["candidates"]
     assert found["operators"] == 4
     assert found["tried"] == found["distinct"] > 10
-    assert (
-        sum(found["accepted"].values()) + sum(found["refused"].values()) + sum(found["inexpressible"].values())
-        == (found["tried"])
-    )
+    counted = (found[key].values() for key in ("accepted", "refused", "inexpressible"))
+    assert sum(number for numbers in counted for number in numbers) == found["tried"]
     small = document(path, "--max-kernel-size", "2")["candidates"]
     assert small["max_primitives"] == 2
     assert small["enumerated"] < found["enumerated"]
@@ -86,8 +84,8 @@ def test_old_opsets_say_that_nothing_can_be_written(document: Callable[..., dict
     path = tmp_path / "m.onnx"
     onnx.save_model(onnx.parser.parse_model(text), path)
     found = document(path)["candidates"]
-    reasons = [reason for reason in found["inexpressible"] if "Opset 6" in reason]
-    assert reasons or found["left_out"]["primitive: opaque operator"] == 2
+    assert sum(found["inexpressible"].values()) == found["tried"] > 0
+    assert all("Opset 6" in reason for reason in found["inexpressible"])
     assert not found["accepted"]
 
 

@@ -52,7 +52,7 @@ def model(tmp_path: Path) -> Path:
     ]
     info = helper.make_tensor_value_info
     weight = numpy_helper.from_array(np.arange(1000, dtype=np.float32), "w")
-    shape = ["batch", 1000]
+    shape: tuple[str | int, ...] = ("batch", 1000)
     graph = helper.make_graph(
         nodes, "g", [info("x", TensorProto.FLOAT, shape)], [info("y", TensorProto.FLOAT, shape)], [weight]
     )

@@ -143,7 +143,7 @@ class Specimen:
         elements = math.prod(shape)
         if dtype is None or not dtype.is_float or elements < _LEAST_WEIGHT_ELEMENTS:
             return False
-        return elements * dtype.size_bytes <= _LARGEST_FILLED_BYTES
+        return bool(elements * dtype.size_bytes <= _LARGEST_FILLED_BYTES)
 
     def build(self, cut: Cut) -> onnx.ModelProto | None:
         """Return a cut as a model whose external data, if it has any, lies where the whole model's does.
@@ -228,7 +228,7 @@ def _known_infos(
 
 
 def _is_static(tensor: onnx.TypeProto.Tensor) -> bool:
-    return all(bool(dim.HasField("dim_value")) for dim in tensor.shape.dim)
+    return all(dim.HasField("dim_value") for dim in tensor.shape.dim)
 
 
 def _is_float(elem_type: int) -> bool:
