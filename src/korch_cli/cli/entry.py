@@ -10,8 +10,10 @@ import click
 
 from korch_cli.cli.doctor import doctor
 from korch_cli.cli.failure import Terminated, explain, report_crash
+from korch_cli.cli.inspect import inspect
 from korch_cli.cli.optimize import optimize
 from korch_cli.cli.profile import profile
+from korch_cli.cli.reduce import reduce
 from korch_cli.cli.verify import verify
 from korch_cli.core.errors import ExitCode, KorchError
 from korch_cli.version import __version__
@@ -51,7 +53,7 @@ def korch() -> None:
     """Make ONNX models run faster in ONNX Runtime, and prove that they still compute the same."""
 
 
-for _command in (optimize, profile, verify, doctor):
+for _command in (optimize, profile, verify, inspect, reduce, doctor):
     korch.add_command(_command)
 
 

@@ -12,10 +12,14 @@ from korch_cli.cli.options import (
     MODEL,
     format_flag,
     inputs_flag,
+    kernel_size_flag,
     processors,
     quiet_flag,
-    require_folder,
+    report_flag,
+    require_file,
     require_model,
+    require_report,
+    same_file,
     seed_flag,
     shape_flags,
     threads_flag,
@@ -51,7 +55,7 @@ if TYPE_CHECKING:
 )
 @click.option("--budget", type=Duration(), default="10m", help="Time that the search may take.")
 @click.option("--solver-time", type=Duration(), default="60s", help="Time that one solution of the program may take.")
-@click.option("--max-kernel-size", type=click.IntRange(min=1), default=16, help="Primitives in one generated kernel.")
+@kernel_size_flag
 @click.option(
     "--cxx",
     metavar="PATH",
@@ -63,7 +67,7 @@ if TYPE_CHECKING:
     "--force-fusion", is_flag=True, help="For tests: fuse all that can be generated, whatever it costs; time nothing."
 )
 @format_flag
-@click.option("--report", type=MODEL, default=None, help="Also write the result as JSON to this file.")
+@report_flag
 @click.option("-v", "--verbose", is_flag=True, help="List every kernel and every reason in the result.")
 @quiet_flag
 def optimize(
@@ -131,20 +135,8 @@ def _check_paths(source: Path, output: Path, report: Path | None) -> None:
         ModelError: IN is not a file that can be read.
         MissingError: a folder to write in is not there or takes no files.
     """
-    if _same(source, output):
+    if same_file(source, output):
         raise UsageError("IN and OUT are the same file", where=str(output), hint="give OUT another name")
-    if report is not None and (_same(report, source) or _same(report, output)):
-        raise UsageError("the report would overwrite a model", where=str(report), hint="give it another name")
-    targets = [output] if report is None else [output, report]
-    for target in targets:
-        if target.is_dir():
-            raise UsageError("this is a folder; a file is to be written", where=str(target), hint="add a file name")
     require_model(source)
-    for target in targets:
-        require_folder(target)
-
-
-def _same(first: Path, second: Path) -> bool:
-    if first.exists() and second.exists():
-        return first.samefile(second)
-    return first.resolve() == second.resolve()
+    require_file(output)
+    require_report(report, source, output)

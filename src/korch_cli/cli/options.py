@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from korch_cli.cli.values import Dimension, Shape
-from korch_cli.core.errors import MissingError, ModelError
+from korch_cli.core.errors import MissingError, ModelError, UsageError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -80,6 +80,20 @@ def format_flag(command: _Command) -> _Command:
     )(command)
 
 
+def kernel_size_flag(command: _Command) -> _Command:
+    """Add `--max-kernel-size`."""
+    return click.option(
+        "--max-kernel-size", type=click.IntRange(min=1), default=16, help="Primitives in one generated kernel."
+    )(command)
+
+
+def report_flag(command: _Command) -> _Command:
+    """Add `--report`."""
+    return click.option("--report", type=MODEL, default=None, help="Also write the result as JSON to this file.")(
+        command
+    )
+
+
 def quiet_flag(command: _Command) -> _Command:
     """Add `-q`."""
     return click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")(command)
@@ -93,6 +107,39 @@ def require_model(path: Path) -> None:
         raise ModelError("this is not a file", where=str(path), hint="name the .onnx file itself")
     if not os.access(path, os.R_OK):
         raise ModelError("this file may not be read", where=str(path))
+
+
+def require_file(path: Path) -> None:
+    """Raise an error unless a file can be written to `path`.
+
+    Raises:
+        UsageError: it is a folder.
+        MissingError: its folder is not there or takes no files.
+    """
+    if path.is_dir():
+        raise UsageError("this is a folder; a file is to be written", where=str(path), hint="add a file name")
+    require_folder(path)
+
+
+def require_report(report: Path | None, *models: Path) -> None:
+    """Raise an error if the report that is asked for would overwrite one of these models, or cannot be written.
+
+    Raises:
+        UsageError: it is one of the models, or a folder.
+        MissingError: its folder is not there or takes no files.
+    """
+    if report is None:
+        return
+    if any(same_file(report, model) for model in models):
+        raise UsageError("the report would overwrite a model", where=str(report), hint="give it another name")
+    require_file(report)
+
+
+def same_file(first: Path, second: Path) -> bool:
+    """Whether two paths lead to one file, which need not be there yet."""
+    if first.exists() and second.exists():
+        return first.samefile(second)
+    return first.resolve() == second.resolve()
 
 
 def require_folder(path: Path) -> None:

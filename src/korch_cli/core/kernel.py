@@ -7,6 +7,9 @@ from enum import Enum
 
 from korch_cli.core.graph import PrimitiveGraph
 
+DOMAIN_PREFIX = "korch."
+"""Of the domain of every custom operator; a hash of the kernels follows."""
+
 
 class Arrangement(Enum):
     """How a tensor's elements lie in memory; part of the identity of what kernels exchange."""

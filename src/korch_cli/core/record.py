@@ -162,3 +162,57 @@ class OptimizeRecord:
     notes: tuple[str, ...]
     environment: dict[str, str]
     seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PartRecord:
+    """How large a model is.
+
+    Attributes:
+        nodes: in the graph.
+        inputs: of the graph, initializers that are inputs too aside.
+        outputs: of the graph.
+        weights: initializers.
+        size_bytes: of the file and its external data together.
+    """
+
+    nodes: int
+    inputs: int
+    outputs: int
+    weights: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceRecord:
+    """The result of `korch reduce`.
+
+    Attributes:
+        model: path of the whole model.
+        written: paths of the files that were written, the model first; none if there was nothing to reduce.
+        check: the command, in words.
+        check_status: the exit status of the check that counts as failing.
+        reduced: whether a failing part was found, which may be the whole model.
+        ended: why the search ended: "minimal", "budget", "interrupted", "terminated", or "nothing" to reduce.
+        reason: one sentence.
+        before: the whole model.
+        after: the part; equal to `before` if there was nothing to reduce.
+        operators: types of the part's nodes, in order.
+        message: the last line that the check wrote on the part, or on the whole model.
+        trials: runs of the check on parts.
+        seconds: wall time.
+    """
+
+    model: str
+    written: tuple[str, ...]
+    check: tuple[str, ...]
+    check_status: int
+    reduced: bool
+    ended: str
+    reason: str
+    before: PartRecord
+    after: PartRecord
+    operators: tuple[str, ...]
+    message: str
+    trials: int
+    seconds: float

@@ -54,7 +54,7 @@ def lift_constants(proto: onnx.ModelProto) -> None:
     kept = []
     for node in proto.graph.node:
         is_constant = node.op_type == "Constant" and is_default_domain(node.domain)
-        tensor = _constant_tensor(node) if is_constant else None
+        tensor = constant_tensor(node) if is_constant else None
         if tensor is None:
             kept.append(node)
         else:
@@ -101,7 +101,8 @@ def _copy(node: onnx.NodeProto) -> onnx.NodeProto:
     return copy
 
 
-def _constant_tensor(node: onnx.NodeProto) -> onnx.TensorProto | None:
+def constant_tensor(node: onnx.NodeProto) -> onnx.TensorProto | None:
+    """Return what a Constant node holds, None if it is sparse."""
     for attribute in node.attribute:
         if attribute.name == "value":
             tensor = onnx.TensorProto()

@@ -88,6 +88,14 @@ def types_of(proto: onnx.ModelProto) -> dict[str, TensorType]:
     return found
 
 
+def possible_types(proto: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
+    """Return the types of what nodes make, inferred or else stated; dimensions may be symbolic, and `proto` stays."""
+    stated = {info.name: info.type for info in (*proto.graph.value_info, *proto.graph.output)}
+    made = {name for node in proto.graph.node for name in node.output if name}
+    inferred = {name: info.type for name, info in _inferred(proto, ()).items() if _has_shape(info)}
+    return {name: typed for name, typed in (stated | inferred).items() if name in made}
+
+
 def _write_outputs(proto: onnx.ModelProto, found: Mapping[str, onnx.ValueInfoProto]) -> None:
     """Write the shapes of the graph's outputs; their element types stay, for callers rely on them."""
     graph = proto.graph

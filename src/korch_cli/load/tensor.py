@@ -41,6 +41,11 @@ def read_tensor(tensor: onnx.TensorProto, folder: Path) -> Array:
     return array if dtype is None else array.astype(dtype.numpy, copy=False)
 
 
+def external_entries(tensor: onnx.TensorProto) -> dict[str, str]:
+    """Return what an external tensor says of where its elements lie, by key: location, offset, length."""
+    return {entry.key: entry.value for entry in tensor.external_data}
+
+
 def check_tensor(tensor: onnx.TensorProto, folder: Path, where: str) -> None:
     """Check what a tensor says of its elements, which are not read.
 
@@ -95,7 +100,7 @@ def _read_external(tensor: onnx.TensorProto, folder: Path) -> Array:
 
 def _external_range(tensor: onnx.TensorProto, folder: Path, where: str) -> tuple[Path, int, int]:
     """Return the file, the offset and the length in bytes of an external tensor."""
-    entries = {entry.key: entry.value for entry in tensor.external_data}
+    entries = external_entries(tensor)
     path = _contained(entries.get("location", ""), folder, where)
     try:
         offset, length = int(entries.get("offset") or 0), int(entries.get("length") or -1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from korch_cli.candidates import cut
 from korch_cli.core.graph import PrimitiveGraph
-from korch_cli.core.kernel import Candidate, CandidateKind, Kernel, KernelBody
+from korch_cli.core.kernel import DOMAIN_PREFIX, Candidate, CandidateKind, Kernel, KernelBody
 from korch_cli.core.plan import Plan
 from korch_cli.core.progress import Progress
 from korch_cli.core.record import Comparison, Verdict
@@ -94,7 +94,7 @@ class Delivery:
         kernels = {c.digest: self.laboratory.best(c.digest)[0] for c in chosen}
         bodies = {c: cut(self.graph, c) for c in chosen}
         ordered = sorted({k.name: k for k in kernels.values()}.values(), key=lambda k: k.name)
-        domain = "korch." + hashlib.sha256("\n".join(k.name for k in ordered).encode()).hexdigest()[:8]
+        domain = DOMAIN_PREFIX + hashlib.sha256("\n".join(k.name for k in ordered).encode()).hexdigest()[:8]
         library = self.staged / self._library.name
         comments = {kernels[d].name: f"Computes {names}." for d, names in self._computed(chosen).items()}
         self.laboratory.build(domain, [self.laboratory.entry(k) for k in ordered], comments, None, library)

@@ -17,7 +17,7 @@ from korch_cli.core.artifact import KernelResult, LibraryEntry
 from korch_cli.core.check import check
 from korch_cli.core.errors import KorchError, Refusal
 from korch_cli.core.graph import PrimitiveGraph
-from korch_cli.core.kernel import Candidate, CandidateKind, Kernel, KernelBody, Timing, TimingSource
+from korch_cli.core.kernel import DOMAIN_PREFIX, Candidate, CandidateKind, Kernel, KernelBody, Timing, TimingSource
 from korch_cli.core.model import Bindings, Model, UnrolledModel
 from korch_cli.core.plan import Plan, Priced
 from korch_cli.core.progress import Progress, Silent
@@ -116,7 +116,7 @@ def build_fusions(
             kernel = fusion.chosen[candidate.digest]
             entries.setdefault(kernel.name, LibraryEntry.of(body, kernel))
     ordered = [entries[name] for name in sorted(entries)]
-    domain = "korch." + hashlib.sha256("\n".join(sorted(entries)).encode()).hexdigest()[:8]
+    domain = DOMAIN_PREFIX + hashlib.sha256("\n".join(sorted(entries)).encode()).hexdigest()[:8]
     units = {e.kernel.name: e.kernel.source for e in ordered}
     built = compile_units(compiler, units, headers(), objects, jobs=jobs, progress=Silent())
     registration = {"registration": registration_unit(domain, ordered, {})}

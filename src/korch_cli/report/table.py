@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 _MICROSECONDS_IN_MS, _MICROSECONDS_IN_S = 1e3, 1e6
 _SECONDS_IN_MINUTE = 60.0
+_STEP = 1024
 
 
 def align(rows: Sequence[Sequence[str]], left: int = 1, indent: str = "  ") -> str:
@@ -30,6 +31,19 @@ def format_us(microseconds: float) -> str:
     if microseconds < _MICROSECONDS_IN_S:
         return f"{microseconds / _MICROSECONDS_IN_MS:.2f} ms"
     return f"{microseconds / _MICROSECONDS_IN_S:.2f} s"
+
+
+def format_bytes(size: int) -> str:
+    """Return a size with the unit that keeps it short, in steps of 1024."""
+    if size < _STEP:
+        return f"{size} B"
+    shown = float(size)
+    unit = "B"
+    for larger in ("KiB", "MiB", "GiB"):
+        if shown < _STEP:
+            break
+        shown, unit = shown / _STEP, larger
+    return f"{shown:.1f} {unit}"
 
 
 def format_seconds(seconds: float) -> str:

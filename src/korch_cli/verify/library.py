@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 from pathlib import Path
 
-_DOMAIN_PREFIX = b"korch."
+from korch_cli.core.kernel import DOMAIN_PREFIX
 
 
 def find_library(model: Path) -> Path | None:
@@ -18,4 +18,4 @@ def find_library(model: Path) -> Path | None:
     if not library.is_file() or not model.is_file() or not model.stat().st_size:
         return None
     with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return library if content.find(_DOMAIN_PREFIX) >= 0 else None
+        return library if content.find(DOMAIN_PREFIX.encode()) >= 0 else None

@@ -10,7 +10,7 @@ from korch_cli.cli.entry import korch
 from korch_cli.version import __version__
 
 Invoke = Callable[..., Result]
-_COMMANDS = ("optimize", "profile", "verify", "doctor")
+_COMMANDS = ("optimize", "profile", "verify", "inspect", "reduce", "doctor")
 
 
 def test_the_group_lists_its_commands_and_exit_codes(invoke: Invoke) -> None:

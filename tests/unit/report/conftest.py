@@ -2,13 +2,26 @@ from __future__ import annotations
 
 import pytest
 
+from korch_cli.core.inspection import (
+    CandidateRecord,
+    ExternalFile,
+    FileRecord,
+    InspectRecord,
+    InstalledKernel,
+    OpaqueRecord,
+    OutputRecord,
+    PortRecord,
+    PrimitiveCount,
+)
 from korch_cli.core.record import (
     Comparison,
     KernelRecord,
     NodeTime,
     OptimizeRecord,
     OutputError,
+    PartRecord,
     Ratio,
+    ReduceRecord,
     Samples,
     SearchRecord,
     Verdict,
@@ -63,4 +76,64 @@ def record(comparison: Comparison, verdicts: tuple[Verdict, ...]) -> OptimizeRec
         notes=("Input 'x' was bound to 1x3x48x320.",),
         environment={"korch": "0.1.0", "machine": "cpu, 2 threads"},
         seconds={"load": 1.0, "search": 133.4},
+    )
+
+
+@pytest.fixture
+def inspected() -> InspectRecord:
+    file = FileRecord(
+        "exporter 1.2",
+        8,
+        {"ai.onnx": 17},
+        40,
+        3,
+        12,
+        5 << 20,
+        (ExternalFile("m.data", 7, 4 << 20),),
+        {"korch.12": {"k_a": 2, "k_b": 1}},
+    )
+    kernels = (
+        InstalledKernel("k_a", 2, 12.5, "row", (("a", "b", "c", "d"), ("e", "f", "g", "h"))),
+        InstalledKernel("k_b", 1, None, None, ()),
+    )
+    return InspectRecord(
+        model="folder/m.onnx",
+        file=file,
+        inputs=(PortRecord("x", "f32", (1, 3)), PortRecord("s", None, None)),
+        outputs=(PortRecord("y", "f16", ()),),
+        operators={f"Op{i:02}": 30 - i for i in range(15)},
+        primitives=(
+            PrimitiveCount("elementwise", "add", 1200),
+            PrimitiveCount("elementwise", "mul", 3),
+            PrimitiveCount("reshape", "", 2),
+        ),
+        opaque=(
+            OpaqueRecord("loop", "Loop", "", "it has a subgraph"),
+            OpaqueRecord("if", "If", "", "it has a subgraph"),
+            OpaqueRecord("mine", "Twist", "my.ops", "there is no fission of Twist"),
+        ),
+        candidates=CandidateRecord(
+            30, 4000, 900, 300, {"pointwise": 280, "row": 5}, {"No.": 10}, {"Opset 8 cannot.": 5}, {"too many": 7}, 16
+        ),
+        output=OutputRecord("m.korch.so", "m.plan.json", "1.50 times as fast.", kernels),
+        notes=("Input 'x' was bound to 1x3.",),
+    )
+
+
+@pytest.fixture
+def reduction() -> ReduceRecord:
+    return ReduceRecord(
+        model="folder/m.onnx",
+        written=("small.onnx", "small.onnx.data"),
+        check=("korch", "optimize", "{}", "-o", "a b.onnx"),
+        check_status=70,
+        reduced=True,
+        ended="minimal",
+        reason="Nothing more can be left out of it.",
+        before=PartRecord(672, 2, 1, 340, 5 << 20),
+        after=PartRecord(2, 1, 1, 1, 900),
+        operators=("Conv", "my.ops::Twist"),
+        message="error: this is a bug in korch: KeyError: 'x'",
+        trials=23,
+        seconds=75.0,
     )

@@ -10,13 +10,26 @@ import jsonschema
 import pytest
 
 from korch_cli.core.errors import ExitCode
+from korch_cli.core.inspection import (
+    CandidateRecord,
+    ExternalFile,
+    FileRecord,
+    InspectRecord,
+    InstalledKernel,
+    OpaqueRecord,
+    OutputRecord,
+    PortRecord,
+    PrimitiveCount,
+)
 from korch_cli.core.record import (
     Comparison,
     KernelRecord,
     NodeTime,
     OptimizeRecord,
     OutputError,
+    PartRecord,
     Ratio,
+    ReduceRecord,
     Samples,
     SearchRecord,
     Verdict,
@@ -24,8 +37,29 @@ from korch_cli.core.record import (
 from korch_cli.report import Check, Level, Profile, SpeedUp, to_json
 from korch_cli.version import __version__
 
-_KINDS = ("optimize", "profile", "verify", "doctor")
-_RECORDS = (Comparison, KernelRecord, NodeTime, OutputError, Ratio, Samples, SearchRecord, SpeedUp, Verdict, Check)
+_KINDS = ("optimize", "profile", "verify", "doctor", "inspect", "reduce")
+_RECORDS = (
+    CandidateRecord,
+    Check,
+    Comparison,
+    ExternalFile,
+    FileRecord,
+    InstalledKernel,
+    KernelRecord,
+    NodeTime,
+    OpaqueRecord,
+    OutputError,
+    OutputRecord,
+    PartRecord,
+    PortRecord,
+    PrimitiveCount,
+    Ratio,
+    Samples,
+    SearchRecord,
+    SpeedUp,
+    Verdict,
+)
+_WHOLE = {"optimize": OptimizeRecord, "inspect": InspectRecord, "reduce": ReduceRecord}
 
 
 def _schema(kind: str) -> dict[str, Any]:
@@ -108,7 +142,25 @@ def test_schemas_require_every_field_of_the_records(record_type: type) -> None:
         assert set(definition["properties"]) == set(definition["required"])
 
 
-def test_the_optimize_schema_requires_every_field() -> None:
-    required = set(_schema("optimize")["required"])
+def test_inspect_documents_hold_every_field(inspected: InspectRecord) -> None:
+    document = _load("inspect", inspected)
+    assert document["schema"] == "korch.inspect/1"
+    assert {field.name for field in dataclasses.fields(inspected)} <= document.keys()
+    assert document["inputs"][1] == {"name": "s", "dtype": None, "shape": None}
+    assert document["output"]["kernels"][0]["replaces"] == [["a", "b", "c", "d"], ["e", "f", "g", "h"]]
+    assert _load("inspect", dataclasses.replace(inspected, output=None))["output"] is None
+
+
+def test_reduce_documents_hold_every_field(reduction: ReduceRecord) -> None:
+    document = _load("reduce", reduction)
+    assert document["schema"] == "korch.reduce/1"
+    assert {field.name for field in dataclasses.fields(reduction)} <= document.keys()
+    assert document["check"] == ["korch", "optimize", "{}", "-o", "a b.onnx"]
+    assert document["after"]["nodes"] == 2
+
+
+@pytest.mark.parametrize(("kind", "record_type"), _WHOLE.items(), ids=list(_WHOLE))
+def test_schemas_require_every_field_of_the_result(kind: str, record_type: type) -> None:
+    required = set(_schema(kind)["required"])
     header = {"schema", "korch", "status", "exit_code"}
-    assert required == header | {field.name for field in dataclasses.fields(OptimizeRecord)}
+    assert required == header | {field.name for field in dataclasses.fields(record_type)}
