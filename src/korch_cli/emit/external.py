@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -9,6 +10,7 @@ from typing import BinaryIO
 import onnx
 
 from korch_cli.core.errors import ModelError
+from korch_cli.core.types import DType
 
 _COPY_BYTES = 16 << 20
 _ALIGNMENT = 64
@@ -30,7 +32,7 @@ def copy_external(proto: onnx.ModelProto, folder: Path, name: str, out: BinaryIO
     places: dict[tuple[str, str, str], tuple[int, int]] = {}
     for tensor in external_tensors(proto):
         entries = {entry.key: entry.value for entry in tensor.external_data}
-        range_ = (entries.get("location", ""), entries.get("offset", "0"), entries.get("length", ""))
+        range_ = (entries.get("location", ""), entries.get("offset") or "0", entries.get("length") or _length(tensor))
         if range_ not in places:
             out.write(b"\0" * (-out.tell() % _ALIGNMENT))
             start = out.tell()
@@ -39,6 +41,12 @@ def copy_external(proto: onnx.ModelProto, folder: Path, name: str, out: BinaryIO
         del tensor.external_data[:]
         for key, value in (("location", name), ("offset", str(start)), ("length", str(length))):
             tensor.external_data.add(key=key, value=value)
+
+
+def _length(tensor: onnx.TensorProto) -> str:
+    """Return the bytes of a tensor that does not say, "" for an element type that korch does not know: all the rest."""
+    dtype = DType.from_onnx(tensor.data_type)
+    return "" if dtype is None else str(dtype.size_bytes * math.prod(tensor.dims))
 
 
 def _copy_range(folder: Path, range_: tuple[str, str, str], out: BinaryIO, name: str) -> int:

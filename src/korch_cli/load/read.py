@@ -63,3 +63,6 @@ def _check_inputs(graph: onnx.GraphProto) -> None:
         kind = info.type.WhichOneof("value")
         if kind is None or (kind == "tensor_type" and not info.type.tensor_type.elem_type):
             raise ModelError(f"the graph's input {info.name!r} has no type", where=graph.name or None)
+        if kind == "tensor_type" and info.type.tensor_type.elem_type not in onnx.TensorProto.DataType.values():
+            number = info.type.tensor_type.elem_type
+            raise ModelError(f"there is no element type {number}, which an input has", where=info.name)

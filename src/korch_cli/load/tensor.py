@@ -120,7 +120,8 @@ def _contained(location: str, folder: Path, where: str) -> Path:
     parts = (*PurePosixPath(location).parts, *PureWindowsPath(location).parts)
     absolute = PurePosixPath(location).is_absolute() or bool(PureWindowsPath(location).anchor)
     target = folder / location
-    if not location or absolute or ".." in parts or not target.resolve().is_relative_to(folder.resolve()):
+    foreign = not location or "\0" in location or absolute or ".." in parts
+    if foreign or not target.resolve().is_relative_to(folder.resolve()):
         raise ModelError(
             f"external data {location!r} lies outside the model's folder",
             where=where,

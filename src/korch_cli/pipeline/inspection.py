@@ -31,7 +31,7 @@ from korch_cli.core.progress import Progress
 from korch_cli.core.text import print_op
 from korch_cli.emit import PLAN_SCHEMA, can_be_function
 from korch_cli.fission import fission
-from korch_cli.load import describe_file, load
+from korch_cli.load import describe_file, load, unroll
 from korch_cli.rewrite import rewrite
 from korch_cli.verify import find_library
 
@@ -58,7 +58,8 @@ def inspect_model(
     """
     progress.stage("Loading the model")
     file = describe_file(source)
-    model = load(source, bindings)
+    loaded = load(source, bindings)
+    model = unroll(loaded).flat
     graph = rewrite(fission(model))
     check(graph)
     progress.stage("Enumerating candidate kernels")
@@ -66,14 +67,14 @@ def inspect_model(
     return InspectRecord(
         model=str(source),
         file=file,
-        inputs=_ports(model, model.inputs),
-        outputs=_ports(model, model.outputs),
+        inputs=_ports(loaded, loaded.inputs),
+        outputs=_ports(loaded, loaded.outputs),
         operators=_by_count(Counter(map(_type_name, model.operators))),
         primitives=_primitives(graph),
         opaque=tuple(_opaque(model.operators[o], sentence) for o, sentence in sorted(graph.refusals.items())),
         candidates=candidates,
         output=_output(source, file),
-        notes=model.notes,
+        notes=loaded.notes,
     )
 
 
