@@ -183,6 +183,6 @@ def test_a_missing_runtime_ends_verify_with_the_code_of_the_environment(
 def test_the_pipeline_takes_every_setting_that_the_command_gives() -> None:
     from korch_cli.pipeline.settings import Settings
 
-    expected = {"source", "output", "bindings", "threads", "jobs", "seed", "rtol", "atol", "gap"}
+    expected = {"source", "output", "bindings", "threads", "jobs", "seed", "inputs", "rtol", "atol", "gap"}
     expected |= {"budget_s", "solver_time_s", "max_primitives", "compiler", "force_fusion"}
     assert set(inspect.signature(Settings).parameters) == expected

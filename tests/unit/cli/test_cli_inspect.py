@@ -42,7 +42,7 @@ def document(invoke: Invoke) -> Callable[..., dict[str, Any]]:
 
 
 def test_what_is_opaque_says_why(document: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
-    """An operator that is not known, one with a subgraph, and one whose shape only the values tell."""
+    """An operator that is not known, one with bodies, which are split, and one whose shape only the values tell."""
     text = """g (float[2, 3] x, bool flag) => (float[2, 3] y, int64[2, k] z, float[2, 3] a) {
         a = my.ops.Twist(x)
         b = If(flag) < then_branch = yes () => (float[2, 3] t) { t = Neg(x) },
@@ -56,7 +56,8 @@ def test_what_is_opaque_says_why(document: Callable[..., dict[str, Any]], tmp_pa
     assert opaque["Twist"]["domain"] == "my.ops"
     assert "If" in opaque["If"]["reason"] or "subgraph" in opaque["If"]["reason"]
     assert all(entry["reason"] and entry["name"] for entry in opaque.values())
-    assert found["operators"] == {"If": 1, "NonZero": 1, "Relu": 1, "Tanh": 1, "my.ops::Twist": 1}
+    expected = {"If": 1, "Identity": 1, "Neg": 1, "NonZero": 1, "Relu": 1, "Tanh": 1, "my.ops::Twist": 1}
+    assert found["operators"] == expected
     kinds = {(entry["kind"], entry["function"]) for entry in found["primitives"]}
     assert ("elementwise", "tanh") in kinds
     assert ("opaque", "") in kinds

@@ -52,6 +52,7 @@ def test_flags_reach_the_pipeline(invoke: Invoke, pipeline: SimpleNamespace, mod
         "threads": 3,
         "jobs": 5,
         "seed": 9,
+        "inputs": {},
         "rtol": 0.1,
         "atol": 0.2,
         "gap": 0.05,
