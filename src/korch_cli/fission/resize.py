@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -14,7 +15,7 @@ from korch_cli.core.graph import Value
 from korch_cli.core.types import Array, DType
 from korch_cli.fission.build import Builder
 from korch_cli.fission.coordinates import CROP, Resized, scaled_extent
-from korch_cli.fission.interpolation import cubic, inside, linear, nearest, weighted
+from korch_cli.fission.interpolation import cubic, inside, linear, nearest, weighted, weighted_together
 from korch_cli.fission.registry import fission
 from korch_cli.fission.view import OperatorView, distinct_axes
 
@@ -63,16 +64,20 @@ class _Way:
     a: float = -0.75
     exclude_outside: bool = False
 
-    def apply(self, build: Builder, x: Value, axis: int, resized: Resized) -> Value:
-        """Resize one axis."""
-        if resized.unchanged:
-            return x
-        if self.mode == "nearest":
-            return build.gather(x, axis, nearest(resized, self.rounding))
-        taps = (
-            linear(resized) if self.mode == "linear" else cubic(resized, self.a, exclude_outside=self.exclude_outside)
-        )
-        return weighted(build, x, axis, taps)
+    def apply(self, build: Builder, x: Value, geometry: Mapping[int, Resized]) -> Value:
+        """Resize the axes that change."""
+        changed = {axis: resized for axis, resized in geometry.items() if not resized.unchanged}
+        if self.mode == "cubic" and changed:
+            outside = self.exclude_outside
+            return weighted_together(
+                build, x, {i: cubic(r, self.a, exclude_outside=outside) for i, r in changed.items()}
+            )
+        for axis, resized in changed.items():
+            if self.mode == "nearest":
+                x = build.gather(x, axis, nearest(resized, self.rounding))
+            else:
+                x = weighted(build, x, axis, linear(resized))
+        return x
 
 
 def _operand(op: OperatorView, build: Builder, mode: str) -> Value:
@@ -91,13 +96,15 @@ def _scaled(op: OperatorView, build: Builder, scales: Array) -> Value:
     """Resize as before version 11: by asymmetric coordinates, rounded down to enlarge and up to shrink."""
     mode = op.text("mode", "nearest")
     x = _operand(op, build, mode)
+    if mode == "cubic":
+        raise Refusal(f"opset {op.version} has no cubic interpolation")
     least = 1 if op.op_type == "Upsample" else 0
     if scales.shape != (x.type.rank,) or not all(scale > 0 and scale >= least for scale in scales):
         raise Refusal("its scales are not one for each axis that it can use")
     for axis, scale in enumerate(scales):
         extent = x.type.shape[axis]
         resized = Resized(extent, scaled_extent(extent, scale), scale, "asymmetric")
-        x = _Way(mode, "ceil" if scale < 1 else "floor").apply(build, x, axis, resized)
+        x = _Way(mode, "ceil" if scale < 1 else "floor").apply(build, x, {axis: resized})
     return build.cast(x, op.input(0).type.dtype)
 
 
@@ -112,10 +119,9 @@ def _resized(op: OperatorView, build: Builder, axes: tuple[int, ...]) -> Value:
         raise Refusal("linear interpolation that excludes what is outside depends on the runtime")
     x = _operand(op, build, way.mode)
     outside = op.number("extrapolation_value", 0.0)
-    geometry = _geometry(op, x.type.shape, axes)
-    for axis, resized in zip(axes, geometry, strict=True):
-        x = way.apply(build, x, axis, resized)
-    for axis, resized in zip(axes, geometry, strict=True):
+    geometry = dict(zip(axes, _geometry(op, x.type.shape, axes), strict=True))
+    x = way.apply(build, x, geometry)
+    for axis, resized in geometry.items():
         within = inside(resized)
         if within is not None:
             mask = build.constant(within.reshape(-1, *[1] * (x.type.rank - axis - 1)), "inside")

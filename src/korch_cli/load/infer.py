@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+import numpy as np
 import onnx
+from onnx import numpy_helper
 
 from korch_cli.core.types import DType, TensorType
-from korch_cli.load.constants import overridable
+from korch_cli.load.constants import is_default_domain, overridable
 
 _LARGEST_VALUE = 1024
 """Constants with more elements than this are no shapes: inference sees their types alone."""
@@ -139,16 +141,10 @@ def _skeleton(proto: onnx.ModelProto, known: Iterable[onnx.ValueInfoProto]) -> o
     skeleton.functions.extend(proto.functions)
     graph, source = skeleton.graph, proto.graph
     graph.name = source.name or "graph"
-    for node in source.node:
-        if node.op_type in _POOLS and any(a.name == "ceil_mode" and a.i for a in node.attribute):
-            skeleton.functions.append(_newer_pool(node, len(skeleton.functions)))
-            stand_in = skeleton.functions[-1]
-            graph.node.append(onnx.helper.make_node(stand_in.name, node.input, node.output, domain=stand_in.domain))
-        else:
-            graph.node.extend(_familiar(node))
-    if any(function.domain == _STAND_INS for function in skeleton.functions):
-        skeleton.opset_import.append(onnx.helper.make_opsetid(_STAND_INS, 1))
     fixed = {tensor.name for tensor in source.initializer} - overridable(proto)
+    constants = {tensor.name: tensor for tensor in source.initializer if tensor.name in fixed}
+    for node in source.node:
+        _add_node(skeleton, node, constants)
     graph.input.extend(info for info in source.input if info.name not in fixed)
     for tensor in source.initializer:
         if tensor.name not in fixed:
@@ -167,6 +163,21 @@ def _skeleton(proto: onnx.ModelProto, known: Iterable[onnx.ValueInfoProto]) -> o
             output.type.tensor_type.ClearField("shape")
     graph.value_info.extend(known)
     return skeleton
+
+
+def _add_node(skeleton: onnx.ModelProto, node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> None:
+    """Add a node, or what onnx infers in its place."""
+    own = is_default_domain(node.domain)
+    if own and node.op_type == "Compress" and node.input[1] in constants:
+        skeleton.graph.node.extend(_selection(node, constants[node.input[1]]))
+    elif own and node.op_type in _POOLS and any(a.name == "ceil_mode" and a.i for a in node.attribute):
+        pool = _newer_pool(node, len(skeleton.functions))
+        skeleton.functions.append(pool)
+        skeleton.graph.node.append(onnx.helper.make_node(pool.name, node.input, node.output, domain=pool.domain))
+        if not any(opset.domain == pool.domain for opset in skeleton.opset_import):
+            skeleton.opset_import.append(onnx.helper.make_opsetid(pool.domain, 1))
+    else:
+        skeleton.graph.node.extend(_familiar(node))
 
 
 def _familiar(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
@@ -188,6 +199,21 @@ def _newer_pool(node: onnx.NodeProto, number: int) -> onnx.FunctionProto:
     body.attribute.extend(node.attribute)
     opset = onnx.helper.make_opsetid("", _POOLS_ROUND_RIGHT)
     return onnx.helper.make_function(_STAND_INS, f"{node.op_type}{number}", inputs, outputs, [body], [opset])
+
+
+def _selection(node: onnx.NodeProto, condition: onnx.TensorProto) -> Iterator[onnx.NodeProto]:
+    """Nodes with the type of a Compress whose condition is known; the node itself where that is in another file."""
+    if condition.data_location == onnx.TensorProto.EXTERNAL:
+        yield node
+        return
+    kept, flat, picks = (f"{_STAND_INS}/{node.output[0]}/{part}" for part in ("kept", "flat", "picks"))
+    count = int(np.count_nonzero(numpy_helper.to_array(condition)))
+    axes = [a.i for a in node.attribute if a.name == "axis"]
+    yield onnx.helper.make_node("Constant", [], [picks], value=numpy_helper.from_array(np.zeros(count, np.int64)))
+    if not axes:
+        yield onnx.helper.make_node("Constant", [], [kept], value=numpy_helper.from_array(np.array([-1])))
+        yield onnx.helper.make_node("Reshape", [node.input[0], kept], [flat])
+    yield onnx.helper.make_node("Gather", [node.input[0] if axes else flat, picks], node.output, axis=(axes or [0])[0])
 
 
 def _has_shape(info: onnx.ValueInfoProto | None) -> bool:

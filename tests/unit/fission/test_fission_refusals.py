@@ -123,6 +123,7 @@ _DECLINED = [
     (replace(case("Resize", _X, _REGION, _DOUBLE, **_CROP), version=13), "the extent of a region that is scaled"),
     (replace(case("Resize", _X, None, None, fixed(2, 3, 8), **_FIT), version=19), "the policy 'shrink' is not known"),
     (replace(case("Upsample", _X, fixed(1, 1, 0.5, dtype=np.float32)), version=9), "that it can use"),
+    (replace(case("Upsample", _X, _DOUBLE, mode="cubic"), version=9), "no cubic interpolation"),
     (replace(case("ArgMax", floats(2, 0), axis=1), version=13), "where there is no element"),
     (replace(case("ArgMax", booleans(3)), version=13), "have no order"),
     (replace(case("ArgMax", _X, axis=-1), version=10), "negative axis has no meaning"),

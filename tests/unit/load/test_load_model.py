@@ -319,6 +319,18 @@ def test_pools_have_no_windows_that_begin_behind_the_operand(
     assert types["p"] == types["y"] == TensorType(DType.F32, expected.shape) == TensorType(DType.F32, (1, 2, 3, 2))
 
 
+@pytest.mark.parametrize(("axis", "shape"), [(None, (2,)), (0, (2, 4)), (-1, (3, 2))])
+def test_a_constant_condition_says_how_much_it_keeps(
+    axis: int | None, shape: tuple[int, ...], build: Build, loaded: Loader
+) -> None:
+    attributes = {} if axis is None else {"axis": axis}
+    node = helper.make_node("Compress", ["x", "condition"], ["c"], **attributes)
+    weights = {"condition": np.array([True, False, True])}
+    model = loaded(build([node, helper.make_node("Relu", ["c"], ["y"])], {"x": [3, 4]}, {"y": None}, weights))
+    assert model.types["c"] == model.types["y"] == TensorType(DType.F32, shape)
+    assert not {name for name in model.types if name.startswith("korch")}
+
+
 def test_sequences_have_no_type(build: Build, loaded: Loader) -> None:
     nodes = [
         helper.make_node("SequenceConstruct", ["x", "x"], ["s"]),
