@@ -6,5 +6,6 @@ from korch_cli.candidates.enumeration import enumerate_candidates as enumerate_c
 from korch_cli.candidates.legality import plausible as plausible
 from korch_cli.candidates.limits import CandidateSet as CandidateSet
 from korch_cli.candidates.limits import SearchLimits as SearchLimits
+from korch_cli.candidates.operators import single_nodes as single_nodes
 from korch_cli.candidates.operators import single_operators as single_operators
 from korch_cli.candidates.vendor import vendor_candidates as vendor_candidates

@@ -1,12 +1,13 @@
-"""Every ONNX operator as a candidate of its own: fission never loses the vendor's kernel."""
+"""Every ONNX operator as a candidate of its own: fission never loses the vendor's kernel. So is each product in one."""
 
 from __future__ import annotations
 
 from korch_cli.core.errors import KorchError
-from korch_cli.core.graph import PrimitiveGraph
+from korch_cli.core.graph import PrimitiveGraph, Value
 from korch_cli.core.kernel import Candidate, CandidateKind, Port
 from korch_cli.core.model import Model, Operator
-from korch_cli.core.primitive import Constant
+from korch_cli.core.primitive import Constant, Linear, Reshape
+from korch_cli.core.types import DType
 
 
 def single_operators(model: Model, graph: PrimitiveGraph) -> tuple[Candidate, ...]:
@@ -32,6 +33,31 @@ def single_operators(model: Model, graph: PrimitiveGraph) -> tuple[Candidate, ..
             digest = f"vendor:{operator.index}"
             candidates.append(Candidate(CandidateKind.VENDOR, body, reads, kept, digest, (operator.index,)))
     return tuple(candidates)
+
+
+_PRODUCTS = {
+    "matmul": (DType.F16, DType.F32, DType.F64, DType.I32, DType.I64, DType.U32, DType.U64),
+    "conv": (DType.F16, DType.F32),
+    "conv_transpose": (DType.F16, DType.F32),
+}
+"""The element types that ONNX Runtime computes each kind of product of; it converts float16 where it has no kernel."""
+
+
+def single_nodes(graph: PrimitiveGraph) -> tuple[Candidate, ...]:
+    """Return each product or reshape that is only a part of its operator, run by ONNX Runtime as a node of its own."""
+    candidates = []
+    for value in graph.primitives():
+        if graph.by_operator[value.operator] != (value.id,) and _is_node(value):
+            read = dict.fromkeys(Port(a) for a in value.args if not isinstance(graph.values[a].op, Constant))
+            body, digest = (value.id,), f"node:{value.id}"
+            candidates.append(Candidate(CandidateKind.VENDOR, body, tuple(read), (Port(value.id),), digest))
+    return tuple(candidates)
+
+
+def _is_node(value: Value) -> bool:
+    if isinstance(value.op, Linear):
+        return value.type.dtype in _PRODUCTS[value.op.kind]
+    return isinstance(value.op, Reshape)
 
 
 def _reads(operator: Operator, model: Model, graph: PrimitiveGraph, ids: dict[str, int]) -> tuple[Port, ...]:

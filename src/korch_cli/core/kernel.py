@@ -34,7 +34,7 @@ class CandidateKind(Enum):
     GENERATED = "generated"
     """Code of ours, run as a custom operator."""
     VENDOR = "vendor"
-    """Whole ONNX operators, run by ONNX Runtime."""
+    """Whole ONNX operators, or one product or reshape as a node of its own, run by ONNX Runtime."""
     REORDER = "reorder"
     """A conversion between arrangements that ONNX Runtime inserts by itself."""
 
@@ -49,7 +49,7 @@ class Candidate:
         reads: what it needs in memory, constants excluded; in the canonical order for a generated kernel.
         writes: what it leaves in memory, in the canonical order for a generated kernel.
         digest: equal for candidates that the same kernel serves (generated), or that name the same work (others).
-        operators: indices of the ONNX operators it runs, ascending (vendor only).
+        operators: indices of the ONNX operators it runs, ascending (vendor only); none for a node of its own.
     """
 
     kind: CandidateKind

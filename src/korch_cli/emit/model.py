@@ -45,17 +45,19 @@ def build_model(
     assert isinstance(model.proto, onnx.ModelProto)
     writing = Writing(model, graph, model.proto)
     used: dict[str, KernelBody] = {}
+    opset = model.opsets.get("", DEFAULT_OPSET)
     for priced in plan.kernels:
         candidate = priced.candidate
         if candidate.kind is CandidateKind.VENDOR:
             for operator in candidate.operators:
                 writing.original(operator)
+            if not candidate.operators:
+                writing.primitive(candidate.body[0], opset)
         elif candidate.kind is CandidateKind.GENERATED:
             name = kernels[candidate.digest].name
             used.setdefault(name, bodies[candidate])
             writing.kernel(bodies[candidate], name, domain)
     writing.outputs()
-    opset = model.opsets.get("", DEFAULT_OPSET)
     functions = [kernel_function(body, name, domain, opset) for name, body in sorted(used.items())]
     return _assembled(writing, functions, domain, opset)
 
@@ -67,6 +69,9 @@ def _assembled(writing: Writing, functions: list[onnx.FunctionProto], domain: st
     result.graph.node.extend(writing.nodes)
     _replace_initializers(result, writing)
     _replace_value_info(result.graph, writing)
+    standard = any(node.domain in ("", "ai.onnx") for node in result.graph.node) or functions
+    if standard and not any(imported.domain in ("", "ai.onnx") for imported in result.opset_import):
+        result.opset_import.append(helper.make_opsetid("", opset))
     if not functions:
         return result
     if result.ir_version < _FIRST_IR_WITH_DEFAULTS:
@@ -75,8 +80,6 @@ def _assembled(writing: Writing, functions: list[onnx.FunctionProto], domain: st
         _keep(result.graph.input, [info.name not in initialized for info in result.graph.input])
     result.ir_version = max(result.ir_version, FUNCTION_IR_VERSION)
     result.functions.extend(functions)
-    if not any(imported.domain in ("", "ai.onnx") for imported in result.opset_import):
-        result.opset_import.append(helper.make_opsetid("", opset))
     result.opset_import.append(helper.make_opsetid(domain, 1))
     return result
 

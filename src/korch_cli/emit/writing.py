@@ -13,6 +13,7 @@ from korch_cli.core.kernel import KernelBody
 from korch_cli.core.model import Model
 from korch_cli.core.primitive import Constant
 from korch_cli.core.types import TensorType
+from korch_cli.emit.primitives import FunctionBody
 
 
 @dataclass(slots=True)
@@ -25,7 +26,7 @@ class Writing:
         source: its protobuf.
         nodes: what was written.
         written: the tensors that some node writes, in order.
-        types: of the tensors that custom nodes write.
+        types: of the tensors that custom nodes and single primitives write.
     """
 
     model: Model
@@ -65,6 +66,19 @@ class Writing:
         node = helper.make_node(name, inputs, outputs, name=self._unique_node(f"korch/{name}/0"), domain=domain)
         self._append(node)
         self.types.update((o, self.graph.values[v].type) for o, v in zip(node.output, body.results, strict=True))
+
+    def primitive(self, v: int, opset: int) -> None:
+        """Write a primitive as a standard node, and the constants that it has for operands. Raises Refusal."""
+        value = self.graph.values[v]
+        body = FunctionBody(self.graph, opset, {i: self._name(i) for i in (*value.args, v)})
+        body.add(value)
+        inner = {o: self._unused(self._name(v), o) for node in body.nodes for o in node.output if o != self._name(v)}
+        for node in body.nodes:
+            for names in (node.input, node.output):
+                names[:] = [inner.get(name, name) for name in names]
+            node.name = self._unique_node(f"korch/{self._name(v)}/0")
+            self._append(node)
+        self.types[self._name(v)] = value.type
 
     def outputs(self) -> None:
         """Write the outputs of the model that no kernel computes: other names of values that exist."""

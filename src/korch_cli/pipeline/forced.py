@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from korch_cli.candidates import SearchLimits, cut, enumerate_candidates, single_operators
+from korch_cli.candidates import SearchLimits, cut, enumerate_candidates, single_nodes, single_operators
 from korch_cli.codegen import generate, headers
 from korch_cli.core.artifact import KernelResult, LibraryEntry
 from korch_cli.core.check import check
@@ -32,7 +32,7 @@ from korch_cli.solve import check_plan, solve
 from korch_cli.toolchain import BuildFailure, Compiler, compile_units, link
 
 KERNEL_US, OPERATOR_US = 1.0, 1000.0
-"""What a generated kernel and one of ONNX Runtime's own count for: as few operators as possible, in few kernels."""
+"""What a generated kernel and a primitive in one of ONNX Runtime's own count for: as few as possible are left to it."""
 _SOLVER_SECONDS = 20.0
 
 
@@ -168,5 +168,10 @@ def accepted_kernels(
 
 
 def forced_vendor(model: Model, graph: PrimitiveGraph) -> tuple[Priced, ...]:
-    """Return every operator as a kernel that a plan takes only if nothing else computes the same."""
-    return tuple(Priced(c, OPERATOR_US) for c in single_operators(model, graph))
+    """Return every operator, product and reshape as a kernel that a plan takes only if nothing else computes the same.
+
+    Each costs as much as it has primitives, so that an operator around products is taken apart.
+    """
+    return tuple(
+        Priced(c, OPERATOR_US * max(1, len(c.body))) for c in (*single_operators(model, graph), *single_nodes(graph))
+    )

@@ -7,7 +7,7 @@ import math
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Arrangement, Candidate, CandidateKind, Port
 from korch_cli.core.plan import Plan
-from korch_cli.core.primitive import Constant, Opaque
+from korch_cli.core.primitive import Constant, Linear, Opaque, Reshape
 
 _PLAIN = Arrangement.PLAIN.value
 
@@ -53,7 +53,7 @@ def _problem(graph: PrimitiveGraph, candidate: Candidate) -> str | None:
     if candidate.kind is CandidateKind.REORDER:
         return _reorder_problem(candidate)
     if candidate.kind is CandidateKind.VENDOR:
-        return None if candidate.operators else "names no operator to run"
+        return None if candidate.operators else _node_problem(graph, candidate)
     return _generated_problem(graph, candidate)
 
 
@@ -63,6 +63,12 @@ def _reorder_problem(candidate: Candidate) -> str | None:
     if candidate.reads[0].value != candidate.writes[0].value:
         return "converts one value into another"
     return None
+
+
+def _node_problem(graph: PrimitiveGraph, candidate: Candidate) -> str | None:
+    if len(candidate.body) != 1 or not isinstance(graph.values[candidate.body[0]].op, Linear | Reshape):
+        return "names no operator to run"
+    return _generated_problem(graph, candidate)
 
 
 def _generated_problem(graph: PrimitiveGraph, candidate: Candidate) -> str | None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from korch_cli.candidates import single_operators
+from korch_cli.candidates import single_nodes, single_operators
 from korch_cli.core.errors import KorchError
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Candidate, CandidateKind, Port
@@ -89,3 +89,24 @@ def test_an_unknown_tensor_is_a_bug_that_is_named() -> None:
     with pytest.raises(KorchError, match="operator node0 reads ghost") as raised:
         single_operators(model(operator(0, ("ghost",), ("y",))), of)
     assert raised.value.where == "ghost"
+
+
+def test_products_and_reshapes_inside_of_an_operator_are_nodes() -> None:
+    of = graph(
+        '%0 "x" f32[2,4] = input',
+        '%1 "w" f32[4,4] = const',
+        '%2 "m" f32[2,4] = linear matmul attributes={} (%0, %1) @0',
+        '%3 "y" f32[8] = reshape (%2) @0',
+        '%4 "alone" f32[2,4] = linear matmul attributes={} (%2, %1) @1',
+        '%5 "wide" bf16[2,4] = elementwise cast (%4) @2',
+        '%6 "v" bf16[4,4] = const',
+        '%7 "z" bf16[2,4] = linear matmul attributes={} (%5, %6) @2',
+        "outputs (%3, %7)",
+        "operator 0 = (%3)",
+        "operator 1 = (%4)",
+        "operator 2 = (%7)",
+    )
+    assert single_nodes(of) == (
+        Candidate(CandidateKind.VENDOR, (2,), (Port(0),), (Port(2),), "node:2"),
+        Candidate(CandidateKind.VENDOR, (3,), (Port(2),), (Port(3),), "node:3"),
+    )

@@ -200,6 +200,24 @@ def test_a_vendor_kernel_may_compute_again_what_a_kernel_wrote(tmp_path: Path) -
     assert result.graph.node[1].output[1] == "q"
 
 
+def test_parts_of_an_operator_become_nodes(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Gemm", ["x", "w", "bias"], ["a"], name="c0"),
+        helper.make_node("MatMul", ["a", "bias"], ["b"], name="vector"),
+        helper.make_node("MatMul", ["x", "bias"], ["c"], name="other"),
+    ]
+    model = loaded(tmp_path, nodes, ["a", "b", "c"])
+    graph = fission(model)
+    product, added = graph.by_operator[0]
+    single = tuple(
+        Candidate(CandidateKind.VENDOR, (v,), (), (), f"node:{v}") for o in (1, 2) for v in graph.by_operator[o]
+    )
+    first = Candidate(CandidateKind.VENDOR, (product,), (), (), "node")
+    result = built(model, graph, first, part(graph, added), *single)
+    assert operators_of(result) == ["MatMul", DOMAIN, *["MatMul", "Constant", "Reshape"] * 2]
+    assert_same_results(model, result)
+
+
 def test_several_results(tmp_path: Path) -> None:
     model = loaded(tmp_path, BRANCHES, ["c", "b"])
     graph = fission(model)

@@ -45,10 +45,10 @@ _STATED = [
     *cases_resize.CASES,
     *cases_selection.CASES,
 ]
-_CASES = list(at_every_version(_STATED))
+CASES = list(at_every_version(_STATED))
 
 
-@pytest.mark.parametrize("each", _CASES, ids=lambda each: each.id)
+@pytest.mark.parametrize("each", CASES, ids=lambda each: each.id)
 def test_an_operator_computes_what_the_runtime_does(each: Case) -> None:
     expected = judged(each)
     graph = split(each.proto(expected))
@@ -59,7 +59,7 @@ def test_an_operator_computes_what_the_runtime_does(each: Case) -> None:
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row.domain}{row.op_type}-{row.since}")
 def test_every_row_has_a_case_at_each_of_its_versions(row: Row) -> None:
-    tested = {each.version for each in _CASES if (each.domain, each.op_type) == (row.domain, row.op_type)}
+    tested = {each.version for each in CASES if (each.domain, each.op_type) == (row.domain, row.op_type)}
     assert set(versions_of(row)) <= tested
 
 

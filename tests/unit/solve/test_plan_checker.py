@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -50,6 +51,19 @@ def test_a_right_plan_passes() -> None:
     check_plan(GRAPH, plan(A, B, C, bound_us=3.0))
     # A conversion, and a vendor kernel that takes what it makes.
     check_plan(GRAPH, plan(A, reorder((P2,), (B2,)), vendor((3,), (B2,), (P3,)), C))
+
+
+def test_a_product_inside_of_an_operator_may_run_by_itself() -> None:
+    lines = (
+        '%0 "x" f32[2,4] = input',
+        '%1 "w" f32[4,4] = input',
+        '%2 "m" f32[2,4] = linear matmul attributes={} (%0, %1) @0',
+    )
+    graph = parse_graph("\n".join([*lines, "outputs (%2)"]))
+    node = Candidate(CandidateKind.VENDOR, (2,), (P0, Port(1)), (P2,), "node:2")
+    check_plan(graph, plan(node))
+    with pytest.raises(ValueError, match="computes %2 from %1, which it neither computes nor reads"):
+        check_plan(graph, plan(replace(node, reads=(P0,))))
 
 
 @pytest.mark.parametrize(
