@@ -198,7 +198,7 @@ class ReduceRecord:
         before: the whole model.
         after: the part; equal to `before` if there was nothing to reduce.
         operators: types of the part's nodes, in order.
-        message: the last line that the check wrote on the part, or on the whole model.
+        message: the last line, indented ones aside, that the check wrote on the part, or else on the whole model.
         trials: runs of the check on parts.
         seconds: wall time.
     """

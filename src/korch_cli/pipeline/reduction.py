@@ -173,7 +173,7 @@ def _record(
         before=before,
         after=after,
         operators=operators,
-        message=ending.last_line,
+        message=ending.message,
         trials=trials,
         seconds=time.monotonic() - start,
     )

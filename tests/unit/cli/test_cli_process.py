@@ -18,7 +18,9 @@ def _python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["optimize", "--help"], ["doctor", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["--help"], ["optimize", "--help"], ["inspect", "--help"], ["reduce", "--help"]]
+)
 def test_what_needs_no_model_loads_nothing_heavy(arguments: list[str]) -> None:
     code = (
         "import atexit, sys\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
@@ -270,7 +273,7 @@ def test_the_best_so_far_is_there_when_the_time_is_up(tmp_path: Path) -> None:
 def test_commands_get_the_model_and_are_cut_short(tmp_path: Path) -> None:
     model = tmp_path / "m.onnx"
     assert run_check(("echo", "model={}", "again={}"), model, 10).output == f"model={model} again={model}\n"
-    assert run_check(("echo", "checking"), model, 10).last_line == f"checking {model}"
+    assert run_check(("echo", "checking"), model, 10).message == f"checking {model}"
     assert run_check(("sh", "-c", "exit 9", "{}"), model, 10).status == 9
     assert run_check(("sh", "-c", "kill -SEGV $$", "{}"), model, 10).status == 128 + 11
     begin = time.monotonic()
@@ -279,6 +282,49 @@ def test_commands_get_the_model_and_are_cut_short(tmp_path: Path) -> None:
     assert time.monotonic() - begin < 20
     with pytest.raises(UsageError, match="cannot be run"):
         run_check((str(tmp_path / "nothing"),), model, 1)
+
+
+def test_what_a_check_says_is_its_last_line_that_explains_no_other() -> None:
+    assert Ending(70, "[1 s] Loading\nerror: a bug: KeyError\n  details: x\n\n").message == "error: a bug: KeyError"
+    assert Ending(1, "Traceback:\n  File x\nValueError: no\n").message == "ValueError: no"
+    assert Ending(1, "  \n").message == Ending(1, "").message == ""
+
+
+def test_what_a_check_leaves_behind_is_removed(tmp_path: Path) -> None:
+    ending = run_check(("sh", "-c", "touch $TMPDIR/left; echo $TMPDIR"), tmp_path / "m.onnx", 10)
+    assert ending.message
+    assert not Path(ending.message).exists()
+
+
+@given(st.data())
+@settings(max_examples=25, deadline=None)
+def test_whatever_nodes_a_failure_needs_are_what_is_left(data: st.DataObject) -> None:
+    """Random graphs with several consumers and outputs; the failure needs certain nodes, and no others."""
+    names, nodes = ["x", "w"], []
+    for i in range(data.draw(st.integers(1, 14))):
+        op_type, arity = data.draw(st.sampled_from([("Add", 2), ("Relu", 1), ("Sum", 3)]))
+        read = [data.draw(st.sampled_from(names)) for _ in range(arity)]
+        nodes.append(helper.make_node(op_type, read, [f"t{i}"]))
+        names.append(f"t{i}")
+    info = helper.make_tensor_value_info
+    shown = data.draw(st.lists(st.sampled_from(names[2:]), min_size=1, unique=True))
+    outputs = [info(name, TensorProto.FLOAT, ["n"]) for name in shown]
+    weight = numpy_helper.from_array(np.ones(1, np.float32), "w")
+    graph = helper.make_graph(nodes, "g", [info("x", TensorProto.FLOAT, ["n"])], outputs, [weight])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    needed = set(data.draw(st.lists(st.sampled_from(names[2:]), min_size=1, max_size=3, unique=True)))
+
+    def fails(model: onnx.ModelProto) -> bool:
+        return needed <= {name for node in model.graph.node for name in node.output}
+
+    with tempfile.TemporaryDirectory() as folder:
+        found = part(reduced(proto, Path(folder), fails))
+    left = {name for node in found.graph.node for name in node.output}
+    # A node that nothing reads can be in a model only together with one that makes an output.
+    made_for_output = [name for name in left - needed if name in {o.name for o in found.graph.output}]
+    assert needed <= left
+    assert left - needed == set(made_for_output)
+    assert len(made_for_output) <= 1
 
 
 def test_the_budget_covers_the_check_of_the_whole_model(tmp_path: Path) -> None:

@@ -36,14 +36,16 @@ class Ending:
     output: str
 
     @property
-    def last_line(self) -> str:
-        """The last line of the output that is not empty."""
-        lines = [line.strip() for line in self.output.splitlines() if line.strip()]
-        return lines[-1] if lines else ""
+    def message(self) -> str:
+        """The last line of the output that is not indented: what follows it explains it."""
+        lines = [line for line in self.output.splitlines() if line.strip()]
+        return next((line for line in reversed(lines) if not line[0].isspace()), "").strip()
 
 
 def run_check(words: Sequence[str], model: Path, seconds: float) -> Ending:
     """Run a command on a model, without a shell, and end it and its children if it takes too long.
+
+    Its folder for temporary files is one of its own, so that whatever it leaves there goes away with it.
 
     Args:
         words: the command; `{}` in a word stands for the model's path, which becomes the last word if none has it.
@@ -56,10 +58,15 @@ def run_check(words: Sequence[str], model: Path, seconds: float) -> Ending:
     command = [word.replace(_PLACE, str(model)) for word in words]
     if not any(_PLACE in word for word in words):
         command.append(str(model))
-    with tempfile.TemporaryFile() as output:
+    with tempfile.TemporaryDirectory(prefix="korch-check-") as scratch, tempfile.TemporaryFile() as output:
         try:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, "TMPDIR": scratch},
             )
         except OSError as error:
             hint = "it is run without a shell; for one, write --check \"sh -c '...'\""
