@@ -146,6 +146,10 @@ _DECLINED = [
     (replace(case("GatherND", _X, fixed(0), batch_dims=1), version=13), "do not fit the batch axes"),
     (replace(case("GatherND", _X, scalar(0, np.int64)), version=13), "do not fit the batch axes"),
     (replace(case("ScatterElements", floats(5), fixed(1, 1), floats(2)), version=18), "whose order is not defined"),
+    (
+        replace(case("ScatterElements", floats(5), fixed(*[1] * 9), floats(9), reduction="add"), version=18),
+        "which are too many",
+    ),
     (replace(case("ScatterElements", floats(5), fixed(1, 2), floats(3)), version=18), "no update for each index"),
     (replace(case("ScatterElements", floats(5), fixed(1), integers(1)), version=18), "another element type"),
     (replace(case("ScatterElements", floats(5), fixed(1), floats(1), reduction="xor"), version=18), "'xor'"),

@@ -51,7 +51,7 @@ _LEFT_ALONE = {
         "RandomUniform",
         "RandomUniformLike",
     ),
-    "recurrent: each step needs the one before": ("CausalConvWithState", "GRU", "LSTM", "LinearAttention", "RNN"),
+    "recurrent: each step needs the one before": ("GRU", "LSTM", "RNN"),
     "the size or the order of the result depends on the data": (
         "NonMaxSuppression",
         "NonZero",
