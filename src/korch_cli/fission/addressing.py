@@ -166,6 +166,8 @@ def _better(comparison: str) -> Callable[[Builder, Value, Value], Value]:
     return lambda build, x, update: build.where(build.elementwise(comparison, x, update), x, update)
 
 
+_MOST_LAYERS = 8
+"""An element that gets more updates than this makes an expression that is too long for a kernel."""
 _REDUCTIONS: Mapping[str, Callable[[Builder, Value, Value], Value]] = {
     "add": lambda build, x, update: build.add(x, update),
     "max": _better("greater"),
@@ -175,23 +177,36 @@ _REDUCTIONS: Mapping[str, Callable[[Builder, Value, Value], Value]] = {
 
 
 def _scattered(op: OperatorView, build: Builder, rows: Value, updates: Value, places: Array) -> Value:
-    """Put `updates` at `places` of the first axis of `rows`, or combine what is there with them."""
+    """Put `updates` at `places` of the first axis of `rows`, or combine what is there with them one after the other."""
     reduction = op.text("reduction", "none")
-    if np.unique(places).size != places.size:
-        raise Refusal("an element gets several updates, whose order is not defined")
     if updates.type.dtype is not rows.type.dtype:
         raise Refusal("its updates have another element type")
-    count = rows.type.shape[0]
-    if reduction == "none":
-        table = np.arange(count)
-        table[places] = count + np.arange(places.size)
-        return build.gather(build.concat(0, (rows, updates)), 0, _table(table))
-    if reduction not in _REDUCTIONS or rows.type.dtype.numpy == np.bool_:
+    if reduction != "none" and (reduction not in _REDUCTIONS or rows.type.dtype.numpy == np.bool_):
         raise Refusal(f"the reduction {reduction!r} is not understood")
-    if not places.size:
-        return rows
-    table, touched = np.zeros(count, np.int64), np.zeros(count, np.bool_)
-    table[places], touched[places] = np.arange(places.size), True
-    combined = _REDUCTIONS[reduction](build, rows, build.gather(updates, 0, _table(table)))
-    mask = build.constant(touched.reshape(-1, *[1] * (rows.type.rank - 1)), "touched")
-    return build.where(mask, combined, rows)
+    layers = _layers(places)
+    if len(layers) > (1 if reduction == "none" else _MOST_LAYERS):
+        raise Refusal("an element gets several updates, whose order is not defined or which are too many")
+    count = rows.type.shape[0]
+    for layer in layers:
+        if reduction == "none":
+            table = np.arange(count)
+            table[places[layer]] = count + layer
+            return build.gather(build.concat(0, (rows, updates)), 0, _table(table))
+        table, touched = np.zeros(count, np.int64), np.zeros(count, np.bool_)
+        table[places[layer]], touched[places[layer]] = layer, True
+        combined = _REDUCTIONS[reduction](build, rows, build.gather(updates, 0, _table(table)))
+        mask = build.constant(touched.reshape(-1, *[1] * (rows.type.rank - 1)), "touched")
+        rows = build.where(mask, combined, rows)
+    return rows
+
+
+def _layers(places: Array) -> list[Array]:
+    """Divide updates, in their order, into layers of which each has no place twice."""
+    seen: dict[int, int] = {}
+    layers: list[list[int]] = []
+    for update, place in enumerate(places.tolist()):
+        depth = seen[place] = seen.get(place, -1) + 1
+        if depth == len(layers):
+            layers.append([])
+        layers[depth].append(update)
+    return [np.array(layer) for layer in layers]

@@ -218,13 +218,22 @@ def _mirrored(mode: str, extent: int, before: int, after: int) -> tuple[int, ...
 
 @fission("Trilu", since=14)
 def trilu(op: OperatorView, build: Builder) -> Value:
-    """Keep a triangle of each matrix, by a mask that is known beforehand."""
-    x, k, upper = op.input(0), op.constant_integers(1), op.integer("upper", 1)
+    """Keep a triangle of each matrix, by a mask that is known beforehand where the diagonal is."""
+    x, upper = op.input(0), op.integer("upper", 1)
     if x.type.rank < 2:
         raise Refusal(f"{x.type} is no stack of matrices")
-    offset = k[0] if k else 0
-    if math.prod(x.type.shape[-2:]) > FOLD_LIMIT_BYTES:
-        raise Refusal("its mask would be too large")
-    ones = np.ones(x.type.shape[-2:], np.bool_)
-    mask = np.triu(ones, offset) if upper else np.tril(ones, offset)
-    return build.where(build.constant(mask, "mask"), x, 0)
+    rows, columns = (np.arange(extent, dtype=np.int64) for extent in x.type.shape[-2:])
+    if not op.has_input(1) or op.is_constant(1):
+        k = op.constant_integers(1)
+        if math.prod(x.type.shape[-2:]) > FOLD_LIMIT_BYTES:
+            raise Refusal("its mask would be too large")
+        # Beyond the matrix every diagonal is alike, and nothing overflows.
+        offset = min(max(k[0] if k else 0, -rows.size - 1), columns.size + 1)
+        distance = columns - rows[:, None]
+        mask = build.constant(distance >= offset if upper else distance <= offset, "mask")
+    else:
+        diagonal = build.reshape(op.input(1), ())
+        right, down = build.constant(columns, "columns"), build.constant(rows[:, None], "rows")
+        function = "greater_equal" if upper else "less_equal"
+        mask = build.elementwise(function, build.sub(right, down), diagonal)
+    return build.where(mask, x, 0)

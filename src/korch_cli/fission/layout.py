@@ -28,14 +28,14 @@ def dropout_inference(op: OperatorView, _build: Builder) -> Value:
 
 
 @fission("Dropout", since=12, also=(13, 22))
-def dropout(op: OperatorView, _build: Builder) -> Value:
-    """Return the operand; refuses training, and the driver refuses a mask that is read."""
-    training = op.constant_integers(2)
+def dropout(op: OperatorView, build: Builder) -> tuple[Value, Value | None]:
+    """Return the operand, and a mask that keeps everything; refuses training."""
+    x, training = op.input(0), op.constant_integers(2)
     if training is not None and any(training):
         raise Refusal("it is in training mode")
     op.ignore("seed")
     op.ignore_input(1)
-    return op.input(0)
+    return x, build.broadcast(build.literal(True, DType.BOOL), x.type.shape) if op.wants(1) else None
 
 
 @fission("Transpose", since=1, also=(13, 21, 23, 24, 25))

@@ -82,6 +82,10 @@ class OperatorView:
             raise Refusal("there are no inputs")
         return tuple(self.input(i) for i in range(len(self.operator.inputs)))
 
+    def is_constant(self, index: int) -> bool:
+        """Whether this input's data is known; does not consume it."""
+        return self.has_input(index) and self._constant(self.operator.inputs[index]) is not None
+
     def constant(self, index: int) -> Array | None:
         """Return the data of an optional input that has to be known; None if it is absent. Raises Refusal."""
         if not self.has_input(index):

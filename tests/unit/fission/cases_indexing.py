@@ -86,6 +86,14 @@ _REPLACED = [
         case("ScatterND", _SPECIAL, Fixed(_ALL_SPOTS.array.reshape(6, 1)), _ORDERED, reduction=r, since=s)
         for r, s in _REDUCTIONS
     ),
+    *(
+        case("ScatterElements", floats(5), fixed(3, 1, 3, -2, 1, 0), floats(6), reduction=r, since=s)
+        for r, s in _REDUCTIONS
+    ),
+    *(
+        case("ScatterND", floats(4, 3), _list([3], [1], [3], [-1]), floats(4, 3), reduction=r, since=s)
+        for r, s in _REDUCTIONS
+    ),
     case("ReverseSequence", floats(4, 3), fixed(1, 2, 4)),
     case("ReverseSequence", floats(3, 4), fixed(4, 0, 3), batch_axis=0, time_axis=1),
     case("ReverseSequence", floats(4, 2, 3), fixed(3, 1)),

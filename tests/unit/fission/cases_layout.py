@@ -19,6 +19,8 @@ _SHAPES = [
     case("Dropout", _X, until=11),
     case("Dropout", _X, since=12, seed=1),
     case("Dropout", _X, scalar(0.3), scalar(False, np.bool_), since=12),
+    case("Dropout", _X, outputs=2, since=12),
+    case("Dropout", floats(), scalar(0.3), outputs=2, since=12),
     case("Transpose", _X),
     case("Transpose", _X, perm=[1, 2, 0]),
     case("Transpose", _X, perm=[0, 1, 2]),
@@ -88,6 +90,9 @@ _BOXES = [
     case("Trilu", floats(2, 3, 4)),
     *(case("Trilu", floats(3, 4), scalar(k, np.int64), upper=u) for k, u in ((1, 1), (-1, 1), (1, 0), (-2, 0))),
     case("Trilu", integers(3, 3)),
+    *(case("Trilu", floats(2, 3, 4), np.array(k), upper=u) for k in (0, 2, -1, 1 << 40, -(1 << 40)) for u in (0, 1)),
+    *(case("Trilu", floats(3, 4), scalar(k, np.int64), upper=u) for k in (1 << 40, -(1 << 40)) for u in (0, 1)),
+    case("Trilu", floats(0, 4), np.array([1])),
     case("ConstantOfShape", fixed(2, 3), value=numpy_helper.from_array(np.array([7], np.int64))),
     case("ConstantOfShape", fixed(2, 3)),
 ]

@@ -145,6 +145,10 @@ _DECLINED = [
     (replace(case("GatherND", _X, fixed(0), batch_dims=1), version=13), "do not fit the batch axes"),
     (replace(case("GatherND", _X, scalar(0, np.int64)), version=13), "do not fit the batch axes"),
     (replace(case("ScatterElements", floats(5), fixed(1, 1), floats(2)), version=18), "whose order is not defined"),
+    (
+        replace(case("ScatterElements", floats(5), fixed(*[1] * 9), floats(9), reduction="add"), version=18),
+        "which are too many",
+    ),
     (replace(case("ScatterElements", floats(5), fixed(1, 2), floats(3)), version=18), "no update for each index"),
     (replace(case("ScatterElements", floats(5), fixed(1), integers(1)), version=18), "another element type"),
     (replace(case("ScatterElements", floats(5), fixed(1), floats(1), reduction="xor"), version=18), "'xor'"),
@@ -299,10 +303,10 @@ def test_outputs_that_nothing_reads_are_not_computed() -> None:
     assert graph.operator_outputs[0][1:] == (-1, -1)
 
 
-def test_a_mask_that_is_read_keeps_the_dropout() -> None:
-    mask = helper.make_tensor_value_info("mask", TensorProto.BOOL, _X.shape)
-    graph = _model([helper.make_node("Dropout", ["x"], ["y", "mask"])], [value_info("y", _X), mask])
-    assert graph.refusals == {0: "output 1 ('mask') is not understood"}
+def test_a_mask_that_is_read_keeps_the_dropout_of_old() -> None:
+    """Before version 12 a mask without training is not defined."""
+    each = replace(case("Dropout", _X, outputs=2), version=10)
+    assert _refusal(each, _X, _X > 0) == "output 1 ('y1') is not understood"
 
 
 def test_indices_of_a_pool_that_are_read_keep_the_pool() -> None:

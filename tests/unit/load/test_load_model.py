@@ -323,8 +323,9 @@ def test_pools_have_no_windows_that_begin_behind_the_operand(
 def test_a_constant_condition_says_how_much_it_keeps(
     axis: int | None, shape: tuple[int, ...], build: Build, loaded: Loader
 ) -> None:
-    attributes = {} if axis is None else {"axis": axis}
-    node = helper.make_node("Compress", ["x", "condition"], ["c"], **attributes)
+    node = helper.make_node("Compress", ["x", "condition"], ["c"])
+    if axis is not None:
+        node.attribute.append(helper.make_attribute("axis", axis))
     weights = {"condition": np.array([True, False, True])}
     model = loaded(build([node, helper.make_node("Relu", ["c"], ["y"])], {"x": [3, 4]}, {"y": None}, weights))
     assert model.types["c"] == model.types["y"] == TensorType(DType.F32, shape)
