@@ -62,7 +62,10 @@ def attention(op: OperatorView, build: Builder) -> Result:
     past = past_key.type.shape[2] if past_key is not None and past_key.type.rank == 4 else 0
     bias = _read_bias(op, build, q, k, past)
     precision = _precision(op)
-    scale = op.number("scale", 1 / math.sqrt(max(q.type.shape[3], 1)))
+    scale = op.number("scale", float(np.float32(1) / np.sqrt(np.float32(max(q.type.shape[3], 1)))))
+    if q.type.dtype is DType.F64:
+        # ONNX scales both operands by a root that is rounded to float32.
+        scale = float(np.sqrt(np.float32(scale))) ** 2
     scores = attend(build, q, k, v, bias, scale=scale, softcap=op.number("softcap", 0.0), precision=precision)
     result = join_heads(build, scores.result) if packed else scores.result
     return result, k, v, _exposed(op, scores, bias)
@@ -105,9 +108,9 @@ def attend(
     dtype = q.type.dtype
     # A 16-bit product could overflow before it is scaled.
     early = dtype is DType.F16
-    root = math.sqrt(scale) if scale > 0 else 0.0
-    if early and root == 0:
-        raise Refusal(f"the scale {scale} has no root")
+    if scale < 0 or softcap < 0:
+        raise Refusal("what runtimes make of a negative scale or cap differs")
+    root = math.sqrt(scale)
     left = build.mul(q, root) if early else q
     right = build.transpose(build.mul(k, root) if early else k, (0, 1, 3, 2))
     # Heads that share keys are rows of one product.

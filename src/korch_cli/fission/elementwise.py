@@ -14,6 +14,7 @@ from korch_cli.fission.build import Builder
 from korch_cli.fission.registry import fission
 from korch_cli.fission.view import OperatorView
 
+_CLIP_HAS_TYPES = 12
 _FUNCTIONS = {
     "Abs": "abs",
     "Acos": "acos",
@@ -47,7 +48,6 @@ _FUNCTIONS = {
     "Reciprocal": "reciprocal",
     "Round": "round",
     "Sigmoid": "sigmoid",
-    "Sign": "sign",
     "Sin": "sin",
     "Sinh": "sinh",
     "Softplus": "softplus",
@@ -79,7 +79,6 @@ _FUNCTIONS = {
 @fission("Reciprocal", since=6, also=(13,))
 @fission("Round", since=11, also=(22,))
 @fission("Sigmoid", since=6, also=(13,))
-@fission("Sign", since=9, also=(13,))
 @fission("Sin", since=7, also=(22,))
 @fission("Sinh", since=9, also=(22,))
 @fission("Softplus", since=1, also=(22,))
@@ -89,6 +88,16 @@ _FUNCTIONS = {
 def unary(op: OperatorView, build: Builder) -> Value:
     """Apply the function of the same meaning."""
     return build.elementwise(_FUNCTIONS[op.op_type], op.input(0))
+
+
+@fission("Sign", since=9, also=(13,))
+def sign(op: OperatorView, build: Builder) -> Value:
+    """Return -1, 0 or 1; of NaN it is NaN, but in float16 ONNX Runtime makes it zero."""
+    x = op.input(0)
+    if x.type.dtype is not DType.F16:
+        return build.elementwise("sign", x)
+    above, below = (build.cast(build.elementwise(order, x, 0), DType.F16) for order in ("greater", "less"))
+    return build.sub(above, below)
 
 
 @fission("Add", since=7, also=(13, 14))
@@ -222,19 +231,22 @@ def clip_attributes(op: OperatorView, build: Builder) -> Value:
     x = op.input(0)
     bounds = (op.number(name, 0) if op.has_attribute(name) else None for name in ("min", "max"))
     low, high = (None if bound is None else build.literal(bound, x.type.dtype) for bound in bounds)
-    return _clipped(build, x, low, high)
+    return _clipped(build, op.version, x, low, high)
 
 
 @fission("Clip", since=11, also=(12, 13))
 def clip(op: OperatorView, build: Builder) -> Value:
     """Limit to scalar bounds; where they cross, the upper one wins."""
     x, low, high = op.input(0), op.optional(1), op.optional(2)
-    return _clipped(build, x, *(None if b is None else build.reshape(b, ()) for b in (low, high)))
+    return _clipped(build, op.version, x, *(None if b is None else build.reshape(b, ()) for b in (low, high)))
 
 
-def _clipped(build: Builder, x: Value, low: Value | None, high: Value | None) -> Value:
-    """Limit x; an absent bound is the largest finite number, and one that is NaN is none."""
-    if x.type.dtype.is_float:
+def _clipped(build: Builder, version: int, x: Value, low: Value | None, high: Value | None) -> Value:
+    """Limit x; an absent bound is the largest finite number, and one that is NaN is none.
+
+    Before opset 12 ONNX Runtime limits float16 as float32, whose largest number is an infinity there.
+    """
+    if x.type.dtype.is_float and not (x.type.dtype is DType.F16 and version < _CLIP_HAS_TYPES):
         largest = x.type.dtype.largest
         low = build.literal(-largest, x.type.dtype) if low is None else low
         high = build.literal(largest, x.type.dtype) if high is None else high

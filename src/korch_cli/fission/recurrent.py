@@ -14,6 +14,8 @@ from korch_cli.fission.build import Builder
 from korch_cli.fission.registry import fission
 from korch_cli.fission.view import OperatorView
 
+_MICROSOFT = "com.microsoft"
+"""Where both were first, with more attributes; what an operator has of those is refused."""
 _MOST_STEPS = 8
 """A longer sequence would become a graph of hundreds of primitives."""
 _MOST_TAPS = 8
@@ -21,6 +23,7 @@ _MOST_TAPS = 8
 
 
 @fission("CausalConvWithState", since=27)
+@fission("CausalConvWithState", since=1, domain=_MICROSOFT)
 def causal_conv_with_state(op: OperatorView, build: Builder) -> tuple[Value, Value]:
     """Convolve each channel over what came before; the state is the end of what was read."""
     x, w, bias, past = op.input(0), op.input(1), op.optional(2), op.optional(3)
@@ -70,6 +73,7 @@ class _Step:
 
 
 @fission("LinearAttention", since=27)
+@fission("LinearAttention", since=1, domain=_MICROSOFT)
 def linear_attention(op: OperatorView, build: Builder) -> tuple[Value, Value]:
     """Update the state S by each key and value, S = exp(g) S + k (β (v - exp(g) Sᵀ k))ᵀ, and read it by the query.
 

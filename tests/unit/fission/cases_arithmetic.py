@@ -93,6 +93,9 @@ _LIMITS = [
     *(case("Clip", _EDGES, low, high, since=11) for low in (None, scalar(-1)) for high in (None, scalar(0.5))),
     *(case("Clip", _EDGES, low, high, since=11) for low in (None, floats()) for high in (None, positive())),
     *(case("Clip", _EDGES, scalar(low), scalar(high), since=11) for low, high in ((_NAN, 1), (-1, _NAN), (1, -1))),
+    case("Clip", np.array([-_INF, -1, _INF, _NAN], np.float16), since=11),
+    case("Clip", np.array([-_INF, -1, 60000, _NAN], np.float16), max=1.0, until=10),
+    *(case("Sign", np.array([-_INF, -2, -0.0, 0, 3, _INF, _NAN], d)) for d in (np.float16, np.float32, np.float64)),
     case("Clip", _EDGES, np.array(_NAN, np.float32), np.array(1, np.float32), since=11),
     case("Clip", np.array([-_INF, 1, _INF, _NAN]), None, scalar(2, np.float64), since=12),
     *(

@@ -58,6 +58,11 @@ _ATTENTION = [
     *(_attention(_Q, _K, _V, softmax_precision=p, tolerance=5e-3) for p in (1, 10, 11)),
     _attention(*(x.astype(np.float16) for x in (_Q, _K, _V)), softmax_precision=1, tolerance=1e-2),
     _attention(*(x.astype(np.float16) for x in (_Q, _K, _V)), mask=floats(3, 5, dtype=np.float16), tolerance=1e-2),
+    _attention(*(x.astype(np.float64) for x in (_Q, _K, _V)), tolerance=1e-12),
+    _attention(*(x.astype(np.float64) for x in (_Q, _K, _V)), tolerance=1e-12, scale=0.3),
+    _attention(_Q, _K, _V, outputs=3, past_key=_PAST["past_key"][:, :, :0], past_value=_PAST["past_value"][:, :, :0]),
+    _attention(-np.abs(_Q), np.full_like(_K, np.inf), _V),
+    _attention(_Q, _K, _V, filled=np.array([0, 3]), since=24),
     *(
         _attention(_Q, _K, _V, filled=np.array([5, 3]), since=24, is_causal=causal, mask=mask)
         for causal in (0, 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from operator_case import Case, case, floats, positive  # type: ignore[import-not-found]
 
@@ -57,4 +59,6 @@ _LINEAR = [
     _linear(2, chunk_size=16),
 ]
 
-CASES = [*_CONVOLVED, *_LINEAR]
+_MICROSOFT = [replace(each, domain="com.microsoft") for each in (*_CONVOLVED[:-1], *_LINEAR)]
+
+CASES = [*_CONVOLVED, *_LINEAR, *_MICROSOFT]

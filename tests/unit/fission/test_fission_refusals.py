@@ -181,6 +181,7 @@ _DECLINED = [
         replace(case("Attention", *_HEADS, outputs=4, qk_matmul_output_mode=2, is_causal=1), version=23),
         "differ between runtimes",
     ),
+    (replace(case("Attention", *_HEADS, scale=-1.0), version=23), "a negative scale or cap"),
     (replace(case("Attention", *_HEADS, softmax_precision=6), version=23), "in a type that is not supported"),
     (replace(case("NegativeLogLikelihoodLoss", _X, integers(2, 3)), version=13), "are no labels of"),
     (replace(case("NegativeLogLikelihoodLoss", _X, integers(2, 4), reduction="max"), version=13), "'max' is not"),
