@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from korch_cli.core.progress import Progress
 from korch_cli.core.record import PartRecord, ReduceRecord
 from korch_cli.emit import save_model, staging, write_set
 from korch_cli.load import read_whole
+from korch_cli.verify import find_library
 from korch_cli.verify.reduction import (
     Clock,
     Ending,
@@ -82,7 +84,7 @@ def reduce_model(settings: ReduceSettings, progress: Progress) -> ReduceRecord:
         complete = settings.source
         if settings.bindings.dims or settings.bindings.shapes:
             complete = Path(scratch) / settings.source.name
-            save_model(whole.proto, settings.source.parent, complete)
+            _save(whole.proto, settings.source, complete)
         progress.stage("Running the check on the whole model")
         first = observe(settings.check, complete, clock)
         status = first.status if settings.exit_code is None else settings.exit_code
@@ -97,7 +99,7 @@ def reduce_model(settings: ReduceSettings, progress: Progress) -> ReduceRecord:
             failure=failure,
             folder=Path(scratch),
             name=settings.source.name,
-            save=lambda proto, path: save_model(proto, settings.source.parent, path),
+            save=lambda proto, path: _save(proto, settings.source, path),
             strict=is_valid(complete),
             progress=progress,
         )
@@ -138,13 +140,24 @@ def _why_not(ending: Ending, settings: ReduceSettings) -> str:
     return f"The check ends with {ending.status} on the whole model, but its output lacks {settings.match!r}."
 
 
+def _save(part: object, source: Path, path: Path) -> None:
+    """Write a part, and beside it a link to the kernel library if it is one of a model that korch wrote."""
+    save_model(part, source.parent, path)
+    library = find_library(source)
+    if library is not None:
+        path.with_suffix(".korch.so").symlink_to(library.resolve())
+
+
 def _write(part: object, settings: ReduceSettings) -> tuple[Path, ...]:
-    """Write the part and its external data, both or neither; return their paths, the model first."""
+    """Write the part, its external data and the library that it needs, all or none; return their paths, it first."""
     with staging(settings.output.parent) as staged:
         model = staged / settings.output.name
-        save_model(part, settings.source.parent, model)
-        data = model.with_name(f"{model.name}.data")
+        _save(part, settings.source, model)
+        data, linked, library = model.with_name(f"{model.name}.data"), find_library(model), staged / "library"
         files = {settings.output.with_name(data.name): data} if data.exists() else {}
+        if linked is not None:
+            shutil.copyfile(linked, library)
+            files[settings.output.with_suffix(".korch.so")] = library
         write_set({**files, settings.output: model})
     return (settings.output, *files)
 

@@ -10,13 +10,15 @@ from korch_cli.report.table import align, count, format_bytes, format_seconds
 from korch_cli.version import __version__
 
 _SHOWN_OPERATORS = 12
+_SHOWN_LETTERS = 200
 
 
 def render_reduce(record: ReduceRecord) -> str:
     """Return what is left of the model, and what the check says of it."""
     head = [f"korch {__version__} · {PurePath(record.model).name}", f"  check: {shlex.join(record.check)}"]
     if record.message:
-        head.append(f"  it says: {record.message}")
+        cut = record.message[:_SHOWN_LETTERS]
+        head.append(f"  it says: {cut}{'…' if len(cut) < len(record.message) else ''}")
     spent = f"{count(record.trials, 'trial')} in {format_seconds(record.seconds)}"
     if not record.reduced:
         return "\n".join([*head, "", f"NOT REDUCED, {spent}: {record.reason}"])

@@ -161,6 +161,26 @@ def test_bound_dimensions_are_bound_in_every_part(invoke: Invoke, model: Path, t
     assert [dim.dim_value for dim in x.type.tensor_type.shape.dim] == [3, 1000]
 
 
+def test_the_library_of_what_korch_wrote_comes_along(invoke: Invoke, tmp_path: Path) -> None:
+    """The check needs the library beside each model, and a node that it runs."""
+    text = """<ir_version: 8, opset_import: ["" : 17, "korch.ab" : 1]> g (float[4] x) => (float[4] y) {
+        a = Relu(x) b = korch.ab.k_one(a) c = korch.ab.k_two(b) y = Tanh(c) }
+      <domain: "korch.ab", opset_import: ["" : 17]> k_one (v) => (r) { r = Neg(v) }
+      <domain: "korch.ab", opset_import: ["" : 17]> k_two (v) => (r) { r = Abs(v) }"""
+    source, out = tmp_path / "m.onnx", tmp_path / "small.onnx"
+    onnx.save_model(onnx.parser.parse_model(text), source)
+    (tmp_path / "m.korch.so").write_bytes(b"code")
+    check = "sh -c 'grep -q code ${1%.onnx}.korch.so && grep -q k_two $1 && exit 6; exit 0' sh {}"
+    result = invoke("reduce", source, "--check", check, "-o", out, "--format", "json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["written"] == [str(out), str(tmp_path / "small.korch.so")]
+    assert json.loads(result.stdout)["operators"] == ["korch.ab::k_two"]
+    assert [f.name for f in onnx.load_model(str(out)).functions] == ["k_two"]
+    library = tmp_path / "small.korch.so"
+    assert library.read_bytes() == b"code"
+    assert not library.is_symlink()
+
+
 def test_a_budget_that_runs_out_leaves_the_best_so_far(invoke: Invoke, model: Path, tmp_path: Path) -> None:
     """The check never ends from its fourth run on."""
     out, runs = tmp_path / "small.onnx", tmp_path / "runs"

@@ -24,6 +24,8 @@ def test_the_text_says_what_is_left_and_what_the_check_says(reduction: ReduceRec
 def test_long_parts_are_abridged(reduction: ReduceRecord) -> None:
     text = render_reduce(dataclasses.replace(reduction, operators=("Relu",) * 1015))
     assert "Relu and 1,003 more" in text
+    long = render_reduce(dataclasses.replace(reduction, message="x" * 500))
+    assert f"it says: {'x' * 200}…\n" in long
 
 
 def test_what_was_not_reduced_has_no_table(reduction: ReduceRecord) -> None:
