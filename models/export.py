@@ -48,8 +48,8 @@ def vary_norms(model: nn.Module) -> None:
 def calibrate(model: nn.Module, shape: tuple[int, ...]) -> None:
     """Let batch normalisation see random images.
 
-    With the statistics that it starts with, values shrink from layer to layer until they are denormal, and arithmetic on
-    those is so slow that no timing means anything.
+    With the statistics that it starts with, values shrink from layer to layer until they are denormal, and arithmetic
+    on those is so slow that no timing means anything.
     """
     model.eval()
     for module in model.modules():

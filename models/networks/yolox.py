@@ -29,7 +29,8 @@ def _conv(channels_in: int, channels_out: int, kernel: int = 1, stride: int = 1,
 
 def _separable(channels_in: int, channels_out: int, stride: int = 1) -> nn.Module:
     """Return a depthwise 3x3 convolution and a pointwise one."""
-    return nn.Sequential(_conv(channels_in, channels_in, 3, stride, groups=channels_in), _conv(channels_in, channels_out))
+    depthwise = _conv(channels_in, channels_in, 3, stride, groups=channels_in)
+    return nn.Sequential(depthwise, _conv(channels_in, channels_out))
 
 
 class _Focus(nn.Module):
