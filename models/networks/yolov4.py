@@ -22,7 +22,7 @@ _REACH = (1.2, 1.1, 1.05)
 
 
 def build() -> nn.Module:
-    """Return the network: image 1x3xHxW to boxes 1xAx4 and class scores 1xAx80; H and W are multiples of 32."""
+    """Return the network: image Nx3xHxW to boxes NxAx4 and class scores NxAx80; H and W are multiples of 32."""
     return _Detector()
 
 
@@ -141,7 +141,7 @@ class _Head(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         raw = self.predict(x)
         height, width = raw.shape[2:]
-        raw = raw.reshape(1, len(_ANCHORS[0]), 5 + _CLASSES, height, width)
+        raw = raw.reshape(-1, len(_ANCHORS[0]), 5 + _CLASSES, height, width)
         rows = torch.arange(height, dtype=raw.dtype).reshape(1, 1, 1, height, 1).expand(1, 1, 1, height, width)
         columns = torch.arange(width, dtype=raw.dtype).reshape(1, 1, 1, 1, width).expand(1, 1, 1, height, width)
         cells = torch.cat([columns, rows], dim=2)
@@ -150,7 +150,7 @@ class _Head(nn.Module):
         size = raw[:, :, 2:4].exp() * self.anchors / (extent * self.stride)
         boxes = torch.cat([centre - size / 2, centre + size / 2], dim=2)
         scores = raw[:, :, 4:5].sigmoid() * raw[:, :, 5:].sigmoid()
-        return boxes.permute(0, 1, 3, 4, 2).reshape(1, -1, 4), scores.permute(0, 1, 3, 4, 2).reshape(1, -1, _CLASSES)
+        return boxes.permute(0, 1, 3, 4, 2).flatten(1, 3), scores.permute(0, 1, 3, 4, 2).flatten(1, 3)
 
 
 class _Detector(nn.Module):
