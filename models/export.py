@@ -44,8 +44,8 @@ def vary_norms(model: nn.Module) -> None:
     """
     for module in model.modules():
         if "Norm" in type(module).__name__ and getattr(module, "weight", None) is not None:
-            nn.init.uniform_(module.weight, 0.4, 0.6)
-            nn.init.uniform_(module.bias, -0.5, 0.5)
+            nn.init.uniform_(module.weight, 0.3, 0.5)
+            nn.init.uniform_(module.bias, 0.0, 0.6)
 
 
 def calibrate(model: nn.Module, shape: tuple[int, ...]) -> None:
