@@ -16,7 +16,7 @@ DEMO_OUT := $(BUILD)/demo/$(DEMO_MODEL).onnx
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format compat models acceptance clean
+.PHONY: help demo test lint format compat models acceptance bench bench-quick clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -52,6 +52,14 @@ acceptance: models ## optimize, verify and time every model, hours; ends with 1 
 
 $(DEMO_OUT):
 	$(MAKE) demo
+
+bench: models ## run every benchmark and write docs/benchmarks.md; hours, on a machine that does nothing else
+	$(RUN) -m pip install --quiet --editable '.[cpu,models,bench]'
+	$(RUN) benchmarks/run.py --models $(BUILD)/models
+
+bench-quick: $(VENV)/.run ## run a few benchmarks in about ten minutes; the page goes to $(BUILD)/bench
+	$(RUN) models/fetch.py ppocr_rec ppocr_cls candy -o $(BUILD)/models
+	$(RUN) benchmarks/run.py --quick --models $(BUILD)/models
 
 clean: ## remove what these targets made, the environment included
 	rm -rf $(BUILD) $(VENV)

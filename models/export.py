@@ -27,13 +27,18 @@ def main() -> None:
     network, shape, exporter, path = sys.argv[1:]
     extents = tuple(map(int, shape.split("x")))
     warnings.simplefilter("ignore")
+    export(made(network, extents), torch.rand(extents), exporter, Path(path))
+
+
+def made(network: str, image: tuple[int, ...]) -> nn.Module:
+    """Return a network with random weights, calibrated on images of this shape; the same one every time."""
     _define_vision_operators()
     torch.manual_seed(_SEED)
     torch.use_deterministic_algorithms(True)
     model = importlib.import_module(f"networks.{network}").build()
     vary_norms(model)
-    calibrate(model, extents)
-    export(model.eval(), torch.rand(extents), exporter, Path(path))
+    calibrate(model, image)
+    return model.eval()
 
 
 def vary_norms(model: nn.Module) -> None:

@@ -1,0 +1,335 @@
+"""Models that run in turns: each in a process of its own, in alternating blocks, on the same inputs, outputs compared.
+
+A contestant that computes something else, fails, crashes, hangs or does nothing for most of its time is reported as
+such; no time of it counts then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).parent
+BLOCK_SECONDS = 1.0
+OPEN_SECONDS = 900.0
+"""Some runtimes compile when they open a model."""
+GRACE = 20.0
+"""A block may take as many times as long as it was told, for a run cannot be cut short, before it counts as hung."""
+LEAST_BUSY = 0.5
+"""A runtime whose threads run, or wait for a processor, for less of its time than this is asleep."""
+SCALED_ERROR = 1e-3
+"""Outputs may differ by this share of the largest element of the reference."""
+_RESAMPLES = 4000
+_MOST_SAMPLES = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """A model in a runtime.
+
+    Attributes:
+        name: unique in its contest.
+        runtime: a class of `runtimes`, or "path/to/file.py:Class".
+        options: what the class is made with, beside the inputs and the number of threads.
+        python: interpreter that has the runtime's packages.
+    """
+
+    name: str
+    runtime: str
+    options: Mapping[str, Any]
+    python: str = sys.executable
+
+
+@dataclass(slots=True)
+class Standing:
+    """What became of a contestant.
+
+    Attributes:
+        name: of the contestant.
+        status: "ok", "wrong", "asleep", "failed", "crashed", "hung" or "missing".
+        sentence: why it is not ok.
+        blocks: microseconds of each run, block by block.
+        open_s: seconds to load, and compile where the runtime does.
+        peak_mb: largest resident size of its process.
+        busy: the time that its threads ran or waited for a processor, over the wall time of its blocks.
+        error: largest difference from the reference, as a share of the reference's largest element.
+    """
+
+    name: str
+    status: str = "ok"
+    sentence: str = ""
+    blocks: list[list[float]] = field(default_factory=list)
+    open_s: float = 0.0
+    peak_mb: float = 0.0
+    busy: float = 0.0
+    error: float = 0.0
+
+    def row(self, baseline: Standing | None) -> dict[str, Any]:
+        """Return the figures as they are published; ratios say how many times as fast as `baseline` this is."""
+        row: dict[str, Any] = {"runtime": self.name, "status": self.status}
+        if self.status != "ok":
+            return row | {"sentence": self.sentence}
+        times = [t for block in self.blocks for t in block]
+        row |= {
+            "median_us": round(statistics.median(times), 2),
+            "p5_us": round(float(np.quantile(times, 0.05)), 2),
+            "p95_us": round(float(np.quantile(times, 0.95)), 2),
+            "runs": len(times),
+            "samples_us": [round(t, 2) for t in thinned(times)],
+            "open_s": round(self.open_s, 3),
+            "peak_mb": round(self.peak_mb, 1),
+            "busy": round(self.busy, 3),
+            "error": float(f"{self.error:.2e}"),
+        }
+        if baseline is not None and baseline.status == "ok" and baseline is not self:
+            row["ratio"] = ratio(baseline.blocks, self.blocks)
+        return row
+
+
+def hold(
+    contestants: Sequence[Contestant],
+    reference: Contestant,
+    feeds: Mapping[str, np.ndarray[Any, Any]],
+    *,
+    threads: int,
+    rounds: int,
+    block_s: float = BLOCK_SECONDS,
+) -> list[Standing]:
+    """Run contestants in alternating blocks; return their standings in order.
+
+    Args:
+        contestants: who takes part; the order is reversed in every second round.
+        reference: says what the outputs have to be; it is not timed.
+        feeds: the inputs, by name.
+        threads: that each may use.
+        rounds: blocks of each contestant.
+        block_s: seconds of one block.
+    """
+    standings = [Standing(c.name) for c in contestants]
+    with tempfile.TemporaryDirectory(prefix="contest-") as scratch:
+        inputs = Path(scratch) / "inputs.npz"
+        np.savez(inputs, **feeds)  # type: ignore[arg-type]
+        expected = _reference_outputs(reference, inputs, threads, Path(scratch))
+        players = [_Player(c, s, inputs, threads, Path(scratch)) for c, s in zip(contestants, standings, strict=True)]
+        try:
+            for player in players:
+                player.enter(expected)
+            for number in range(rounds):
+                for player in players if number % 2 == 0 else reversed(players):
+                    player.block(block_s)
+            for player in players:
+                player.leave(expected)
+        finally:
+            for player in players:
+                player.end()
+    return standings
+
+
+class _Player:
+    """A contestant while it plays; its first failure ends its part."""
+
+    def __init__(self, contestant: Contestant, standing: Standing, inputs: Path, threads: int, scratch: Path) -> None:
+        self._contestant, self._standing = contestant, standing
+        self._inputs, self._threads, self._scratch = inputs, threads, scratch
+        self._child: Child | None = None
+        self._awake_s = self._wall_s = 0.0
+
+    def enter(self, expected: Sequence[np.ndarray[Any, Any]]) -> None:
+        """Open the model, warm it up and check what it computes."""
+        with self._watched():
+            self._child = Child(self._contestant.python)
+            started = time.monotonic()
+            self._child.ask(
+                {
+                    "do": "open",
+                    "runtime": self._contestant.runtime,
+                    "options": dict(self._contestant.options),
+                    "inputs": str(self._inputs),
+                    "threads": self._threads,
+                },
+                OPEN_SECONDS,
+            )
+            self._standing.open_s = time.monotonic() - started
+            self._child.ask({"do": "block", "seconds": 0.0}, OPEN_SECONDS)
+            self._check(expected)
+
+    def block(self, seconds: float) -> None:
+        """Run for about so many seconds."""
+        if self._standing.status != "ok" or self._child is None:
+            return
+        with self._watched():
+            answer = self._child.ask({"do": "block", "seconds": seconds}, GRACE * seconds + GRACE)
+            self._standing.blocks.append([float(t) for t in answer["times_us"]])
+            self._awake_s += float(answer["awake_s"])
+            self._wall_s += float(answer["wall_s"])
+
+    def leave(self, expected: Sequence[np.ndarray[Any, Any]]) -> None:
+        """Check the last outputs too, and whether there was work behind the times."""
+        if self._standing.status != "ok" or self._child is None:
+            return
+        with self._watched():
+            self._check(expected)
+            if self._standing.status == "ok":
+                self._standing.peak_mb = float(self._child.ask({"do": "memory"}, GRACE)["peak_mb"])
+        self._standing.busy = self._awake_s / max(self._wall_s, 1e-9)
+        if self._standing.status == "ok" and self._standing.busy < LEAST_BUSY:
+            self._fail("asleep", f"It wants a processor for {self._standing.busy:.0%} of its time.")
+
+    def end(self) -> None:
+        """End the process, if it is still there."""
+        if self._child is not None:
+            self._child.end()
+
+    def _check(self, expected: Sequence[np.ndarray[Any, Any]]) -> None:
+        assert self._child is not None
+        path = self._scratch / f"{len(list(self._scratch.iterdir()))}.npz"
+        self._child.ask({"do": "outputs", "path": str(path)}, GRACE * 10)
+        found = read_outputs(path)
+        path.unlink()
+        sentence, error = difference(found, expected)
+        self._standing.error = max(self._standing.error, error)
+        if sentence:
+            self._fail("wrong", sentence)
+
+    def _fail(self, status: str, sentence: str) -> None:
+        self._standing.status, self._standing.sentence = status, sentence
+        self.end()
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        try:
+            yield
+        except ChildFailure as failure:
+            self._fail(failure.status, failure.sentence)
+
+
+class ChildFailure(Exception):  # noqa: N818 - it is an outcome of the contest
+    """What went wrong in a child, as a status of `Standing` and a sentence."""
+
+    def __init__(self, status: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status, self.sentence = status, sentence
+
+
+class Child:
+    """A process that runs one model and answers requests, a line of JSON each."""
+
+    def __init__(self, python: str) -> None:
+        self._process = subprocess.Popen(
+            [python, str(HERE / "worker.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            bufsize=0,
+        )
+        self._pending = b""
+
+    def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+        """Return the answer to a request. Raises ChildFailure."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+        except BrokenPipeError:
+            raise self._crash() from None
+        answer = json.loads(self._line(limit_s))
+        if "failure" in answer:
+            raise ChildFailure(answer.get("status", "failed"), answer["failure"])
+        return dict(answer)
+
+    def end(self) -> None:
+        """Kill the process and all its children."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def _line(self, limit_s: float) -> bytes:
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + limit_s
+        while b"\n" not in self._pending:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._process.stdout], [], [], left)[0]:
+                raise ChildFailure("hung", f"It did not answer within {limit_s:.0f} seconds.")
+            read = self._process.stdout.read(1 << 16)
+            if not read:
+                raise self._crash()
+            self._pending += read
+        line, _, self._pending = self._pending.partition(b"\n")
+        return line
+
+    def _crash(self) -> ChildFailure:
+        code = self._process.wait()
+        how = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+        return ChildFailure("crashed", f"Its process ended {how}.")
+
+
+def _reference_outputs(reference: Contestant, inputs: Path, threads: int, scratch: Path) -> list[np.ndarray[Any, Any]]:
+    child = Child(reference.python)
+    path = scratch / "reference.npz"
+    try:
+        request = {"do": "open", "runtime": reference.runtime, "options": dict(reference.options)}
+        child.ask(request | {"inputs": str(inputs), "threads": threads}, OPEN_SECONDS)
+        child.ask({"do": "block", "seconds": 0.0}, OPEN_SECONDS)
+        child.ask({"do": "outputs", "path": str(path)}, OPEN_SECONDS)
+        return read_outputs(path)
+    finally:
+        child.end()
+
+
+def read_outputs(path: Path) -> list[np.ndarray[Any, Any]]:
+    """Return the outputs that a worker wrote, in order."""
+    with np.load(path, allow_pickle=False) as archive:
+        return [archive[f"o{i}"] for i in range(len(archive.files))]
+
+
+def difference(found: Sequence[np.ndarray[Any, Any]], expected: Sequence[np.ndarray[Any, Any]]) -> tuple[str, float]:
+    """Return why outputs are wrong, "" if they are not, and their largest difference over the largest element."""
+    if [o.shape for o in found] != [o.shape for o in expected]:
+        return f"Its outputs have the shapes {[o.shape for o in found]}, not {[o.shape for o in expected]}.", 0.0
+    worst = 0.0
+    for number, (a, b) in enumerate(zip(found, expected, strict=True)):
+        if not b.size:
+            continue
+        x, y = a.astype(np.float64), b.astype(np.float64)
+        if not np.array_equal(np.isfinite(x), np.isfinite(y)):
+            return f"Its output {number} is not finite where the reference is, or the other way round.", 0.0
+        finite = np.isfinite(y)
+        scale = float(np.max(np.abs(y[finite]), initial=1e-30))
+        worst = max(worst, float(np.max(np.abs(x[finite] - y[finite]), initial=0.0)) / scale)
+        if worst > SCALED_ERROR:
+            return f"Its output {number} differs from the reference by {worst:.1e} of the largest element.", worst
+    return "", worst
+
+
+def ratio(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> dict[str, float]:
+    """Return how many times as fast the second is: the median over rounds, and a 95 % interval by resampling them."""
+    pairs = [statistics.median(a) / statistics.median(b) for a, b in zip(first, second, strict=False)]
+    rng = np.random.default_rng(0)
+    drawn = np.array(pairs)[rng.integers(0, len(pairs), (_RESAMPLES, len(pairs)))]
+    low, high = np.quantile(np.median(drawn, axis=1), (0.025, 0.975))
+    numbers = {"value": statistics.median(pairs), "low": float(low), "high": float(high)}
+    return {name: round(number, 4) for name, number in numbers.items()} | {"pairs": len(pairs)}
+
+
+def thinned(times: Sequence[float]) -> list[float]:
+    """Keep an evenly spaced part of many samples."""
+    if len(times) <= _MOST_SAMPLES:
+        return list(times)
+    return [times[i * len(times) // _MOST_SAMPLES] for i in range(_MOST_SAMPLES)]

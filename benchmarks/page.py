@@ -1,0 +1,208 @@
+"""From a run's document to a page in Markdown with a plot for each table; nothing on the page is written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+BASELINE = "ORT"
+_COLOURS = {"ORT": "#8a8f98", "korch": "#d9480f", "OpenVINO": "#5f3dc4", "torch.compile": "#e8a33d", "TVM": "#2b8a3e"}
+_OTHER = "#495057"
+_BAR, _GAP, _LEFT, _WIDTH = 14, 22, 300, 860
+
+
+def write(document: Mapping[str, Any], folder: Path) -> Path:
+    """Write benchmarks.md and its plots into `folder`; return the page."""
+    plots = folder / "benchmarks"
+    plots.mkdir(parents=True, exist_ok=True)
+    lines = ["# Benchmarks", "", *_preface(document)]
+    for title, section, plot in (
+        ("Whole models", _models(document["models"]), _model_bars(document["models"])),
+        ("Kernels", _kernels(document["kernels"]), _kernel_bars(document["kernels"])),
+        ("Search", _search(document["models"]), _search_bars(document["models"])),
+        ("Size and memory", _sizes(document["models"]), _size_bars(document["models"])),
+    ):
+        name = title.lower().replace(" ", "-") + ".svg"
+        (plots / name).write_text(bars(title, plot[0], plot[1]), encoding="utf-8")
+        lines += ["", f"## {title}", "", *section, "", f"![{title}](benchmarks/{name})"]
+    page = folder / "benchmarks.md"
+    page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return page
+
+
+def _preface(document: Mapping[str, Any]) -> list[str]:
+    around = document["surroundings"]
+    versions = ", ".join(f"{name} {version}" for name, version in around["versions"].items())
+    return [
+        f"{around['processor']}, {around['processors']} processors, {around['threads']} threads; {around['system']}; "
+        f"Python {around['python']}; {versions}; commit {around['commit']}; {around['date']}.",
+        "",
+        f"Each runtime runs in a process of its own, in {document['rounds']} alternating blocks of "
+        f"{document['block_s']:g} s, on the same inputs. Its outputs are compared with ONNX Runtime's without "
+        "optimisations, before and after. Ratios say how many times as fast as ONNX Runtime with all of its "
+        "optimisations: the median over rounds, with a 95 % interval from resampling them. Times of different tables, "
+        "and of different hours, are not comparable.",
+        "",
+        f"Made by `{document['command']}`.",
+    ]
+
+
+def _models(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    names = dict.fromkeys(row["runtime"] for entry in entries for row in entry.get("rows", ()))
+    others = [name for name in names if name != BASELINE]
+    lines = [
+        "Milliseconds, and in brackets the ratio. The last column is what there is to gain: the speed-up if",
+        "everything but convolutions and matrix products took no time at all.",
+        "",
+        f"| model | {BASELINE} | {' | '.join(others)} | ideal |",
+        f"| --- | --: | {' | '.join('--:' for _ in others)} | --: |",
+    ]
+    for entry in entries:
+        if "failure" in entry:
+            lines.append(f"| {entry['model']} | {entry['failure']} |{' |' * (len(others) + 1)}")
+            continue
+        rows = {row["runtime"]: row for row in entry["rows"]}
+        cells = [_milliseconds(rows.get(name)) for name in (BASELINE, *others)]
+        lines.append(f"| {entry['model']} | {' | '.join(cells)} | {entry['ideal']['speed_up']:.2f} |")
+    return lines
+
+
+def _milliseconds(row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return "–"
+    if row["status"] != "ok":
+        return str(row["status"])
+    return f"{row['median_us'] / 1e3:.2f}{_bracket(row)}"
+
+
+def _bracket(row: Mapping[str, Any]) -> str:
+    if "ratio" not in row:
+        return ""
+    ratio = row["ratio"]
+    return f" ({ratio['value']:.2f}, {ratio['low']:.2f} to {ratio['high']:.2f})"
+
+
+def _kernels(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    lines = [
+        "Microseconds of a model that holds one pattern, the runtime's own overhead included, and in brackets the",
+        "ratio. Copy is a copy of as many bytes as the pattern reads and writes; the share is its time over korch's.",
+        "",
+        f"| pattern | {BASELINE} | korch | torch.compile | copy | share of a copy's speed | GB/s |",
+        "| --- | --: | --: | --: | --: | --: | --: |",
+    ]
+    for entry in entries:
+        if "failure" in entry:
+            lines.append(f"| {entry['pattern']} | {entry['failure']} | | | | | |")
+            continue
+        rows = {row["runtime"]: row for row in entry["rows"]}
+        cells = [_microseconds(rows.get(name)) for name in (BASELINE, "korch", "torch.compile", "copy")]
+        share = speed = "–"
+        if rows["korch"]["status"] == "ok":
+            speed = f"{entry['bytes'] / rows['korch']['median_us'] / 1e3:.1f}"
+            if rows["copy"]["status"] == "ok":
+                share = f"{rows['copy']['median_us'] / rows['korch']['median_us']:.0%}"
+        lines.append(f"| {entry['pattern']} | {' | '.join(cells)} | {share} | {speed} |")
+    return lines
+
+
+def _microseconds(row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return "–"
+    if row["status"] != "ok":
+        return str(row["status"])
+    return f"{row['median_us']:.1f}{_bracket(row) if row['runtime'] != 'copy' else ''}"
+
+
+def _search(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    lines = [
+        "All of `korch optimize`: the first time, and again with what the store remembers.",
+        "",
+        "| model | primitives | candidates (distinct) | measured | gap | solving, s | first, s | again, s |",
+        "| --- | --: | --: | --: | --: | --: | --: | --: |",
+    ]
+    for entry in entries:
+        if "search" not in entry:
+            continue
+        first, second = entry["search"]["first"], entry["search"]["second"]
+        again = "–" if second is None else f"{second['seconds']:.0f}"
+        lines.append(
+            f"| {entry['model']} | {first['primitives']:,} | {first['candidates']:,} ({first['distinct']:,}) | "
+            f"{first['measured'] + first['from_store']:,} | {first['gap']:.1%} | {first['solve_seconds']:.1f} | "
+            f"{first['seconds']:.0f} | {again} |"
+        )
+    return lines
+
+
+def _sizes(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    lines = [
+        "| model | input, MB | output, MB | library, MB | start ORT, s | start korch, s | peak ORT, MB | korch, MB |",
+        "| --- | --: | --: | --: | --: | --: | --: | --: |",
+    ]
+    for entry in entries:
+        if "size" not in entry:
+            continue
+        size = entry["size"]
+        files = [f"{size[f'{name}_bytes'] / 1e6:.2f}" for name in ("input", "output", "library")]
+        starts = [f"{size[f'{name}_open_s']:.2f}" for name in ("ort", "korch")]
+        peaks = [f"{size[f'{name}_peak_mb']:.0f}" for name in ("ort", "korch")]
+        lines.append(f"| {entry['model']} | {' | '.join([*files, *starts, *peaks])} |")
+    return lines
+
+
+Bars = tuple[str, list[tuple[str, list[tuple[str, float]]]]]
+"""What the length of a bar is, and for each group its name and its bars."""
+
+
+def _model_bars(entries: Sequence[Mapping[str, Any]]) -> Bars:
+    return "times as fast as ONNX Runtime", [(e["model"], _ratios(e)) for e in entries if "rows" in e]
+
+
+def _kernel_bars(entries: Sequence[Mapping[str, Any]]) -> Bars:
+    return "times as fast as ONNX Runtime", [(e["pattern"], _ratios(e)) for e in entries if "rows" in e]
+
+
+def _ratios(entry: Mapping[str, Any]) -> list[tuple[str, float]]:
+    rows = [row for row in entry["rows"] if row["status"] == "ok" and row["runtime"] != "copy"]
+    return [(row["runtime"], row["ratio"]["value"] if "ratio" in row else 1.0) for row in rows]
+
+
+def _search_bars(entries: Sequence[Mapping[str, Any]]) -> Bars:
+    found = []
+    for entry in entries:
+        if "search" in entry:
+            first, second = entry["search"]["first"], entry["search"]["second"]
+            pairs = [("korch", first["seconds"])] + ([("again", second["seconds"])] if second else [])
+            found.append((entry["model"], pairs))
+    return "seconds", found
+
+
+def _size_bars(entries: Sequence[Mapping[str, Any]]) -> Bars:
+    found = []
+    for entry in entries:
+        if "size" in entry:
+            pairs = [("ORT", entry["size"]["ort_peak_mb"]), ("korch", entry["size"]["korch_peak_mb"])]
+            found.append((entry["model"], pairs))
+    return "largest resident size, MB", found
+
+
+def bars(title: str, unit: str, groups: Sequence[tuple[str, Sequence[tuple[str, float]]]]) -> str:
+    """Return horizontal bars in groups as SVG."""
+    longest = max([value for _, pairs in groups for _, value in pairs], default=1.0) or 1.0
+    scale = (_WIDTH - _LEFT - 130) / longest
+    y = 48
+    body = [f'<text x="12" y="20" font-weight="bold">{escape(title)}</text><text x="12" y="38">{escape(unit)}</text>']
+    for name, pairs in groups:
+        middle = y + _BAR * len(pairs) / 2 + 4
+        body.append(f'<text x="{_LEFT - 8}" y="{middle:.0f}" text-anchor="end">{escape(name)}</text>')
+        for runtime, value in pairs:
+            width = max(1.0, value * scale)
+            colour = _COLOURS.get(runtime, _OTHER)
+            body.append(f'<rect x="{_LEFT}" y="{y}" width="{width:.1f}" height="{_BAR - 2}" fill="{colour}"/>')
+            body.append(f'<text x="{_LEFT + width + 5:.1f}" y="{y + 10}">{value:.2f} {escape(runtime)}</text>')
+            y += _BAR
+        y += _GAP - _BAR
+    frame = f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{y + 8}" '
+    frame += 'font-family="sans-serif" font-size="11"><rect width="100%" height="100%" fill="white"/>'
+    return frame + "".join(body) + "</svg>\n"

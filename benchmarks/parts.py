@@ -1,0 +1,241 @@
+"""The parts of a benchmark run: whole models, kernels, the search, sizes and memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from contest import Child, Contestant, Standing, hold
+from patterns import PATTERNS, Pattern
+from surroundings import load
+
+HERE = Path(__file__).parent
+MODELS = HERE.parent / "models"
+BASELINE = "ORT"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run does.
+
+    Attributes:
+        models: folder with the models, named as in the catalogue.
+        names: which of them.
+        work: folder for what korch writes; kept, with the store, so that a second run is warm.
+        rounds: blocks of each contestant.
+        block_s: seconds of a block.
+        budget: of each search, as for korch.
+        threads: of every runtime.
+        pythons: for runtimes that are installed elsewhere, the interpreter: "torch", "openvino", "tvm".
+        runtimes: which of the others take part.
+        patterns: which kernels.
+    """
+
+    models: Path
+    names: Sequence[str]
+    work: Path
+    rounds: int
+    block_s: float
+    budget: str
+    threads: int
+    pythons: Mapping[str, str]
+    runtimes: Sequence[str]
+    patterns: Sequence[Pattern] = PATTERNS
+
+
+def models(plan: Plan) -> Iterator[dict[str, Any]]:
+    """Optimise every model and run it against the other runtimes; yield one entry for each."""
+    sys.path.insert(0, str(MODELS))
+    from fetch import catalogue
+
+    entries = catalogue()
+    for name in plan.names:
+        source = plan.models / f"{name}.onnx"
+        if source.is_file():
+            print(name, file=sys.stderr, flush=True)
+            yield _model(plan, name, source, entries[name])
+
+
+def _model(plan: Plan, name: str, source: Path, entry: Mapping[str, Any]) -> dict[str, Any]:
+    shapes = {n: [int(e) for e in text.split("x")] for n, text in entry["shapes"].items()}
+    flags = [word for pair in entry["shapes"].items() for word in ("--shape", "=".join(pair))]
+    output = plan.work / name / source.name
+    output.parent.mkdir(parents=True, exist_ok=True)
+    cold = optimize(source, output, [*flags, "--budget", plan.budget], plan.threads)
+    if isinstance(cold, str):
+        return {"model": name, "title": entry["title"], "failure": cold}
+    warm = optimize(source, output, [*flags, "--budget", plan.budget], plan.threads)
+    feeds = draw(source, shapes)
+    contestants = _contestants(plan, source, output, entry, flags)
+    busy = load()
+    standings = hold(
+        contestants,
+        Contestant("reference", "OnnxRuntime", {"model": str(source), "optimize": False}),
+        feeds,
+        threads=plan.threads,
+        rounds=plan.rounds,
+        block_s=plan.block_s,
+    )
+    return {
+        "model": name,
+        "title": entry["title"],
+        "shapes": entry["shapes"],
+        "load": round(max(busy, load()), 3),
+        "rows": _rows(standings),
+        "ideal": ideal(source, feeds, plan.threads),
+        "search": {"first": _search(cold), "second": _search(warm) if not isinstance(warm, str) else None},
+        "size": _sizes(source, output, standings),
+    }
+
+
+def _contestants(
+    plan: Plan, source: Path, output: Path, entry: Mapping[str, Any], flags: Sequence[str]
+) -> list[Contestant]:
+    del flags
+    library = output.with_suffix(".korch.so")
+    mine: dict[str, Any] = {"model": str(output)}
+    if library.is_file():
+        mine["library"] = str(library)
+    found = [
+        Contestant(BASELINE, "OnnxRuntime", {"model": str(source)}),
+        Contestant("korch", "OnnxRuntime", mine),
+    ]
+    here = sys.executable
+    if "openvino" in plan.runtimes:
+        found.append(Contestant("OpenVINO", "OpenVino", {"model": str(source)}, plan.pythons.get("openvino", here)))
+    if "torch" in plan.runtimes and entry["source"] == "export":
+        shape = [int(extent) for extent in entry["image"].split("x")]
+        options: dict[str, Any] = {"network": entry["network"], "shape": shape, "models": str(MODELS)}
+        found.append(Contestant("torch.compile", "Inductor", options, plan.pythons.get("torch", here)))
+    if "tvm" in plan.runtimes:
+        found.append(Contestant("TVM", "Tvm", {"model": str(source)}, plan.pythons.get("tvm", here)))
+    return found
+
+
+def kernels(plan: Plan) -> Iterator[dict[str, Any]]:
+    """Run every pattern as one generated kernel, as ONNX Runtime's nodes, with torch, and as a copy of its bytes."""
+    folder = plan.work / "kernels"
+    folder.mkdir(parents=True, exist_ok=True)
+    copier = build_copy(folder)
+    for number, pattern in enumerate(plan.patterns):
+        print(pattern.name, file=sys.stderr, flush=True)
+        source, output = folder / f"{number}.onnx", folder / f"{number}.fused.onnx"
+        pattern.write(source)
+        done = optimize(source, output, ["--force-fusion"], plan.threads)
+        if isinstance(done, str):
+            yield {"pattern": pattern.name, "failure": done}
+            continue
+        mine: dict[str, Any] = {"model": str(output)}
+        if output.with_suffix(".korch.so").is_file():
+            mine["library"] = str(output.with_suffix(".korch.so"))
+        contestants = [
+            Contestant(BASELINE, "OnnxRuntime", {"model": str(source)}),
+            Contestant("korch", "OnnxRuntime", mine),
+        ]
+        if "torch" in plan.runtimes:
+            options = {"number": number, "patterns": str(HERE)}
+            python = plan.pythons.get("torch", sys.executable)
+            contestants.append(Contestant("torch.compile", "InductorPattern", options, python))
+        standings = hold(
+            contestants,
+            Contestant("reference", "OnnxRuntime", {"model": str(source), "optimize": False}),
+            pattern.feeds(),
+            threads=plan.threads,
+            rounds=plan.rounds,
+            block_s=plan.block_s / 3,
+        )
+        copy = hold(
+            [Contestant("copy", "Copy", {"library": str(copier), "copied": pattern.moved_bytes // 2})],
+            Contestant("reference", "Copy", {"library": str(copier), "copied": 1}),
+            {},
+            threads=plan.threads,
+            rounds=plan.rounds,
+            block_s=plan.block_s / 3,
+        )
+        yield {"pattern": pattern.name, "bytes": pattern.moved_bytes, "rows": _rows([*standings, *copy])}
+
+
+def optimize(source: Path, output: Path, flags: Sequence[str], threads: int) -> dict[str, Any] | str:
+    """Run `korch optimize`; return its document with the seconds it took, or what it said of its failure."""
+    command = [sys.executable, "-m", "korch_cli", "optimize", str(source), "-o", str(output), *flags]
+    started = time.monotonic()
+    done = subprocess.run(
+        [*command, "--threads", str(threads), "--format", "json", "--quiet"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        return (done.stderr.strip().splitlines() or ["it said nothing"])[0]
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document | {"wall_s": round(time.monotonic() - started, 1)}
+
+
+def ideal(source: Path, feeds: Mapping[str, np.ndarray[Any, Any]], threads: int) -> dict[str, float]:
+    """Return the share of ONNX Runtime's time outside products, and the speed-up if all of that fell to nothing."""
+    from runtimes import LINEAR
+
+    child = Child(sys.executable)
+    inputs = source.parent / f".{source.stem}.inputs.npz"
+    try:
+        np.savez(inputs, **feeds)  # type: ignore[arg-type]
+        options = {"model": str(source)}
+        request = {"do": "open", "runtime": "OnnxRuntime", "options": options, "inputs": str(inputs)}
+        child.ask(request | {"threads": threads}, 600.0)
+        shares = child.ask({"do": "profile"}, 600.0)["shares"]
+    finally:
+        child.end()
+        inputs.unlink(missing_ok=True)
+    linear = sum(share for name, share in shares.items() if any(part in name for part in LINEAR))
+    return {"other_share": round(1 - linear, 4), "speed_up": round(1 / max(linear, 1e-3), 3)}
+
+
+def draw(source: Path, shapes: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray[Any, Any]]:
+    """Return random inputs that the model can make sense of."""
+    from korch_cli.core.model import Bindings
+    from korch_cli.verify import bind_inputs, draw_inputs
+
+    inputs = bind_inputs(source, Bindings({}, {name: tuple(shape) for name, shape in shapes.items()}))
+    return dict(draw_inputs(source, inputs, seed=0, runs=1)[0])
+
+
+def build_copy(folder: Path) -> Path:
+    """Compile the yardstick of the kernels: a copy with threads."""
+    library = folder / "copy.so"
+    command = ["g++", "-O3", "-march=native", "-shared", "-fPIC", "-pthread", str(HERE / "copy.cpp")]
+    subprocess.run([*command, "-o", str(library)], check=True)
+    return library
+
+
+def _rows(standings: Sequence[Standing]) -> list[dict[str, Any]]:
+    baseline = standings[0]
+    return [standing.row(baseline) for standing in standings]
+
+
+def _search(document: Mapping[str, Any]) -> dict[str, Any]:
+    search = document["search"]
+    kept = ("primitives", "candidates", "distinct", "measured", "from_store", "rounds", "gap", "solve_seconds")
+    return {"seconds": document["wall_s"], "changed": document["changed"]} | {name: search[name] for name in kept}
+
+
+def _sizes(source: Path, output: Path, standings: Sequence[Standing]) -> dict[str, Any]:
+    library = output.with_suffix(".korch.so")
+    by_name = {standing.name: standing for standing in standings}
+    return {
+        "input_bytes": source.stat().st_size,
+        "output_bytes": output.stat().st_size,
+        "library_bytes": library.stat().st_size if library.is_file() else 0,
+        **{
+            f"{name.lower()}_{figure}": round(getattr(by_name[name], figure), 3)
+            for name in (BASELINE, "korch")
+            for figure in ("open_s", "peak_mb")
+        },
+    }

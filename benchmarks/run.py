@@ -1,0 +1,100 @@
+"""Run the benchmarks and write their page.
+
+    python benchmarks/run.py --quick      ten minutes: a few models and kernels
+    python benchmarks/run.py              everything; hours
+
+The figures go to benchmarks/results/<full|quick>.json, and a full run's page to docs/benchmarks.md. A run on a machine
+that does something else at the same time is not published: its page goes to build/bench/, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import page
+from parts import Plan, kernels, models
+from patterns import PATTERNS
+from surroundings import QUIET, describe, load
+
+ROOT = Path(__file__).parents[1]
+SCHEMA = "korch.bench/1"
+QUICK_MODELS = ("ppocr_rec", "ppocr_cls", "candy")
+
+
+def main() -> None:
+    """Read the command line, run all parts, publish."""
+    sys.path.insert(0, str(ROOT / "models"))
+    from fetch import catalogue
+
+    chosen = _arguments()
+    names = chosen.only or (QUICK_MODELS if chosen.quick else tuple(catalogue()))
+    pythons = dict(pair.split("=", 1) for pair in chosen.python)
+    plan = Plan(
+        models=chosen.models,
+        names=names,
+        work=chosen.work.resolve(),
+        rounds=5 if chosen.quick else 11,
+        block_s=0.6 if chosen.quick else 1.0,
+        budget="60s" if chosen.quick else chosen.budget,
+        threads=chosen.threads,
+        pythons=pythons,
+        runtimes=chosen.runtimes.split(",") if chosen.runtimes else (),
+        patterns=tuple(p for p in PATTERNS if p.quick or not chosen.quick),
+    )
+    at_first = load(2.0)
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "command": " ".join(["python", "benchmarks/run.py", *sys.argv[1:]]),
+        "quick": chosen.quick,
+        "rounds": plan.rounds,
+        "block_s": plan.block_s,
+        "surroundings": describe(plan.threads, tuple(pythons.values())),
+        "models": list(models(plan)) if not chosen.no_models else [],
+        "kernels": list(kernels(plan)) if not chosen.no_kernels else [],
+    }
+    document["load"] = round(max([at_first, *(e.get("load", 0.0) for e in document["models"]), load(2.0)]), 3)
+    document["loaded"] = document["load"] > QUIET
+    sys.exit(_publish(document, chosen))
+
+
+def _publish(document: dict[str, Any], chosen: argparse.Namespace) -> int:
+    kind = "quick" if document["quick"] else "full"
+    partial = bool(chosen.only or chosen.no_models or chosen.no_kernels)
+    draft = document["loaded"] or document["quick"] or partial
+    results = ROOT / "build" / "bench" if document["loaded"] or partial else ROOT / "benchmarks" / "results"
+    results.mkdir(parents=True, exist_ok=True)
+    (results / f"{kind}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    written = page.write(document, ROOT / "build" / "bench" if draft else ROOT / "docs")
+    print(written)
+    if document["loaded"]:
+        print(
+            f"Not published: {document['load']:.0%} of the machine was in use by others; stop them and run again.",
+            file=sys.stderr,
+        )
+        return 1
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a few models and kernels, in ten minutes")
+    parser.add_argument("--models", type=Path, default=ROOT / "build" / "models", help="folder with the models")
+    parser.add_argument("--only", action="append", help="only this model; may be repeated")
+    parser.add_argument("--work", type=Path, default=ROOT / "build" / "bench" / "work", help="folder for outputs")
+    parser.add_argument("--budget", default="5m", help="budget of each search (5m)")
+    parser.add_argument("--threads", type=int, default=2, help="of every runtime (2)")
+    parser.add_argument("--runtimes", default="openvino,torch", help="to compare with (openvino,torch); also tvm")
+    parser.add_argument(
+        "--python", action="append", default=[], metavar="NAME=PATH", help="interpreter that has a runtime's packages"
+    )
+    parser.add_argument("--no-models", action="store_true", help="kernels alone")
+    parser.add_argument("--no-kernels", action="store_true", help="models alone")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""A contest sees through runtimes that compute something else, sleep, fail, crash or hang."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+
+import contest as stage
+
+RUNTIMES = '''
+import os, time
+import numpy as np
+
+class Honest:
+    def __init__(self, *, feeds, threads, factor=2.0, work=1):
+        self.x, self.factor, self.work = feeds["x"], factor, work
+    def run(self):
+        for _ in range(self.work):
+            y = self.x * self.factor
+        return [y]
+
+class Sleepy(Honest):
+    def run(self):
+        time.sleep(0.01)
+        return super().run()
+
+class Forgetful(Honest):
+    """Right while it is being looked at, and then not."""
+    runs = 0
+    def run(self):
+        self.runs += 1
+        return super().run() if self.runs < 3 else [self.x]
+
+class Failing(Honest):
+    def run(self):
+        raise ValueError("no such kernel\\nand more")
+
+class Crashing(Honest):
+    def run(self):
+        os.abort()
+
+class Leaving(Honest):
+    def run(self):
+        os._exit(7)
+
+class Hanging(Honest):
+    runs = 0
+    def run(self):
+        self.runs += 1
+        while self.runs > 1:
+            pass
+        return super().run()
+
+class Absent:
+    def __init__(self, **_):
+        import a_package_that_nobody_has
+
+class Shapeless(Honest):
+    def run(self):
+        return [self.x[:1] * 2]
+
+class NotANumber(Honest):
+    def run(self):
+        y = self.x * 2
+        y[3] = float("nan")
+        return [y]
+'''
+FEEDS = {"x": np.arange(1, 200_001, dtype=np.float32)}
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("planted") / "planted.py"
+    path.write_text(RUNTIMES, encoding="utf-8")
+    return str(path)
+
+
+def hold(planted: str, *runtimes: str, **options: object) -> list[stage.Standing]:
+    players = [stage.Contestant(name, f"{planted}:{name}", dict(options)) for name in runtimes]
+    reference = stage.Contestant("reference", f"{planted}:Honest", {})
+    standings: list[stage.Standing] = stage.hold(players, reference, FEEDS, threads=1, rounds=3, block_s=0.05)
+    return standings
+
+
+def test_honest_runtimes_get_figures(planted: str) -> None:
+    first, second = hold(planted, "Honest", "Honest")
+    assert (first.status, second.status) == ("ok", "ok")
+    row = second.row(first)
+    assert row["ratio"]["pairs"] == 3
+    assert row["ratio"]["low"] <= row["ratio"]["value"] <= row["ratio"]["high"]
+    assert row["error"] == 0.0
+    assert row["peak_mb"] > 1
+    assert len(first.blocks) == 3
+
+
+@pytest.mark.parametrize(
+    ("runtime", "status", "word"),
+    [
+        ("Forgetful", "wrong", "differs"),
+        ("Shapeless", "wrong", "shapes"),
+        ("NotANumber", "wrong", "finite"),
+        ("Sleepy", "asleep", "processor"),
+        ("Failing", "failed", "no such kernel"),
+        ("Crashing", "crashed", "SIGABRT"),
+        ("Leaving", "crashed", "7"),
+        ("Absent", "missing", "a_package_that_nobody_has"),
+    ],
+)
+def test_a_planted_lie_is_called_what_it_is(planted: str, runtime: str, status: str, word: str) -> None:
+    honest, liar = hold(planted, "Honest", runtime)
+    assert honest.status == "ok"
+    assert liar.status == status
+    assert word in liar.sentence
+    row = liar.row(honest)
+    assert "median_us" not in row
+    assert "ratio" not in row
+
+
+def test_a_runtime_that_hangs_ends_its_part_alone(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage, "GRACE", 1.0)
+    honest, liar = hold(planted, "Honest", "Hanging")
+    assert (honest.status, liar.status) == ("ok", "hung")
+
+
+def test_wrong_by_a_factor(planted: str) -> None:
+    (standing,) = hold(planted, "Honest", factor=2.01)
+    assert standing.status == "wrong"
+
+
+def test_ratios_follow_the_blocks() -> None:
+    first, second = [[10.0, 11.0, 12.0], [20.0, 22.0]], [[5.0, 5.5, 6.0], [10.0, 11.0]]
+    found = stage.ratio(first, second)
+    assert math.isclose(found["value"], 2.0)
+    assert found["pairs"] == 2
