@@ -27,11 +27,14 @@ def main() -> None:
     network, shape, exporter, path = sys.argv[1:]
     extents = tuple(map(int, shape.split("x")))
     warnings.simplefilter("ignore")
-    export(made(network, extents), torch.rand(extents), exporter, Path(path))
+    model = made(network, extents)
+    module = importlib.import_module(f"networks.{network}")
+    draw, name = getattr(module, "draw", torch.rand), getattr(module, "INPUT", "image")
+    export(model, draw(extents), name, exporter, Path(path))
 
 
 def made(network: str, image: tuple[int, ...]) -> nn.Module:
-    """Return a network with random weights, calibrated on images of this shape; the same one every time."""
+    """Return a network with random weights for inputs of this shape, calibrated on such; the same one every time."""
     _define_vision_operators()
     torch.manual_seed(_SEED)
     torch.use_deterministic_algorithms(True)
@@ -65,6 +68,8 @@ def calibrate(model: nn.Module, shape: tuple[int, ...]) -> None:
             module.reset_running_stats()
             module.momentum = None
             module.train()
+    if not any(isinstance(module, nn.BatchNorm2d) for module in model.modules()):
+        return
     channels, *extents = (min(extent, _CALIBRATION_EXTENT) for extent in shape[1:])
     with torch.no_grad():
         for _ in range(_CALIBRATION_RUNS):
@@ -85,10 +90,10 @@ def draw_images(channels: int, extents: list[int]) -> Tensor:
     return torch.cat([*noise, torch.rand(1, channels, *extents), *smooth])
 
 
-def export(model: nn.Module, image: Tensor, exporter: str, path: Path) -> None:
-    """Write the model with all its weights inside."""
-    options = {"opset_version": OPSETS[exporter], "input_names": ["image"], "dynamo": exporter == "dynamo"}
-    torch.onnx.export(model, (image,), path, external_data=False, verbose=False, **options)
+def export(model: nn.Module, example: Tensor, name: str, exporter: str, path: Path) -> None:
+    """Write the model with all its weights inside; its input is called `name`."""
+    options = {"opset_version": OPSETS[exporter], "input_names": [name], "dynamo": exporter == "dynamo"}
+    torch.onnx.export(model, (example,), path, external_data=False, verbose=False, **options)
 
 
 def _define_vision_operators() -> None:

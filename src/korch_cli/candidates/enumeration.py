@@ -47,11 +47,19 @@ def enumerate_candidates(graph: PrimitiveGraph, limits: SearchLimits) -> Candida
             if reason is not None:
                 counters[f"body: {reason}"] += 1
                 continue
-            canonical = canonicalizer.order(body)
-            reads, writes = map(_ports, (canonical.reads, canonical.writes))
-            digest = canonicalizer.digest(canonical)
-            candidates.append(Candidate(CandidateKind.GENERATED, body, reads, writes, digest))
+            candidates.append(_candidate(canonicalizer, body))
     return CandidateSet(tuple(candidates), dict(counters))
+
+
+def candidate_of(graph: PrimitiveGraph, body: Sequence[int]) -> Candidate:
+    """Return the candidate of one body, whose ids are ascending."""
+    return _candidate(Canonicalizer(graph), tuple(body))
+
+
+def _candidate(canonicalizer: Canonicalizer, body: tuple[int, ...]) -> Candidate:
+    canonical = canonicalizer.order(body)
+    reads, writes = map(_ports, (canonical.reads, canonical.writes))
+    return Candidate(CandidateKind.GENERATED, body, reads, writes, canonicalizer.digest(canonical))
 
 
 def _live(graph: PrimitiveGraph) -> frozenset[int]:

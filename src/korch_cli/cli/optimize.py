@@ -64,6 +64,9 @@ if TYPE_CHECKING:
     help="The C++ compiler.",
 )
 @click.option(
+    "--from-plan", metavar="PLAN", type=MODEL, default=None, help="Build this plan again, without search and timing."
+)
+@click.option(
     "--force-fusion", is_flag=True, help="For tests: fuse all that can be generated, whatever it costs; time nothing."
 )
 @format_flag
@@ -86,6 +89,7 @@ def optimize(
     solver_time: float,
     max_kernel_size: int,
     cxx: str | None,
+    from_plan: Path | None,
     force_fusion: bool,
     form: str,
     report: Path | None,
@@ -97,6 +101,8 @@ def optimize(
     Beside OUT lie its kernel library (.korch.so) and the plan (.plan.json). OUT equals IN if nothing faster is found.
     """
     _check_paths(source, output, report)
+    if from_plan is not None and force_fusion:
+        raise UsageError("--from-plan and --force-fusion exclude each other", hint="leave out one of them")
     given, bindings = read_inputs(inputs, bindings_of(dims, shapes))
 
     from korch_cli import pipeline  # everything heavy comes with it
@@ -117,6 +123,7 @@ def optimize(
         solver_time_s=solver_time,
         max_primitives=max_kernel_size,
         compiler=cxx,
+        plan=from_plan,
         force_fusion=force_fusion,
     )
     with show_progress(quiet=quiet) as progress:

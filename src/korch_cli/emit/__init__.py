@@ -13,3 +13,4 @@ from korch_cli.emit.library import registration_unit as registration_unit
 from korch_cli.emit.model import build_model as build_model
 from korch_cli.emit.planfile import PLAN_SCHEMA as PLAN_SCHEMA
 from korch_cli.emit.planfile import plan_document as plan_document
+from korch_cli.emit.planfile import read_plan as read_plan

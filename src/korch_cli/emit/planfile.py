@@ -1,11 +1,15 @@
-"""The plan as a document, for people and for tools; equal plans give equal bytes."""
+"""The plan as a document, for people, for tools, and to build the output again; equal plans give equal bytes."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from korch_cli.core.errors import UsageError
+from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import CandidateKind, Kernel
 from korch_cli.core.model import Model
 from korch_cli.core.plan import Plan
@@ -20,14 +24,17 @@ def plan_document(
     plan: Plan | None,
     kernels: Mapping[str, Kernel],
     domain: str | None,
-    operators: Mapping[int, int],
+    graph: PrimitiveGraph,
+    shapes: Mapping[str, Sequence[int]],
 ) -> str:
     """Return what was written and why, as JSON with sorted keys.
 
     The fields are `schema`, `model_sha256`, `changed`, `reason`, and for a plan `domain`, `status` (the solver's word),
     `cost_us` and `bound_us` (of the whole plan), `vendor_operators` (how many ONNX Runtime runs) and `kernels`. Each of
     these has a `name` and `digest`, its `schedule`, the number of `uses`, the `time_us` of one use, and `nodes`: for
-    each use the names of the input model's nodes that it computes, wholly or in part. Microseconds have three decimals.
+    each use the names of the input model's nodes that it computes, wholly or in part. `shapes` are those of the inputs,
+    and `sequence` says what runs in which order: `nodes` of the input model, or a `kernel` with the `values` of the
+    primitive graph that it computes. Microseconds have three decimals.
 
     Args:
         model: what was optimised.
@@ -36,7 +43,8 @@ def plan_document(
         plan: what the output runs; None if it is the input, unchanged.
         kernels: the kernel for each digest of the plan.
         domain: of the custom operators.
-        operators: for each value of the graph, the operator that it came from.
+        graph: the primitives of the model.
+        shapes: what the inputs were bound to.
     """
     document: dict[str, object] = {
         "schema": PLAN_SCHEMA,
@@ -51,20 +59,21 @@ def plan_document(
             "cost_us": round(plan.cost_us, 3),
             "bound_us": round(plan.bound_us, 3),
             "vendor_operators": sum(len(p.candidate.operators) for p in plan.kernels),
-            "kernels": _kernels(model, plan, kernels, operators),
+            "kernels": _kernels(model, plan, kernels, graph),
+            "shapes": {name: list(shape) for name, shape in shapes.items()},
+            "sequence": list(_sequence(model, plan, kernels, graph)),
         }
     return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _kernels(
-    model: Model, plan: Plan, kernels: Mapping[str, Kernel], operators: Mapping[int, int]
-) -> list[dict[str, object]]:
+def _kernels(model: Model, plan: Plan, kernels: Mapping[str, Kernel], graph: PrimitiveGraph) -> list[dict[str, object]]:
     chosen = [p for p in plan.kernels if p.candidate.kind is CandidateKind.GENERATED]
     uses = Counter(p.candidate.digest for p in chosen)
     found: dict[str, dict[str, object]] = {}
     for priced in chosen:
         digest = priced.candidate.digest
-        nodes = [model.operators[o].name for o in sorted({operators[v] for v in priced.candidate.body})]
+        operators = sorted({graph.values[v].operator for v in priced.candidate.body})
+        nodes = [model.operators[o].name for o in operators]
         entry = found.setdefault(
             digest,
             {
@@ -80,3 +89,31 @@ def _kernels(
         assert isinstance(listed, list)
         listed.append(nodes)
     return sorted(found.values(), key=lambda entry: str(entry["name"]))
+
+
+def _sequence(
+    model: Model, plan: Plan, kernels: Mapping[str, Kernel], graph: PrimitiveGraph
+) -> Iterator[dict[str, object]]:
+    for priced in plan.kernels:
+        candidate = priced.candidate
+        if candidate.kind is CandidateKind.VENDOR:
+            yield {"nodes": [model.operators[o].name for o in candidate.operators]}
+        elif candidate.kind is CandidateKind.GENERATED:
+            yield {"kernel": kernels[candidate.digest].name, "values": [graph.values[v].name for v in candidate.body]}
+
+
+def read_plan(path: Path) -> dict[str, Any]:
+    """Return a plan document.
+
+    Raises:
+        UsageError: there is no such file, or it holds no plan of this version.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"the plan cannot be read: {error.strerror}", where=str(path)) from error
+    except ValueError as error:
+        raise UsageError("the plan is no JSON document", where=str(path)) from error
+    if not isinstance(document, dict) or document.get("schema") != PLAN_SCHEMA:
+        raise UsageError(f"this is no plan: its schema is not {PLAN_SCHEMA!r}", where=str(path))
+    return document

@@ -260,10 +260,7 @@ class Delivery:
     def _document(self, outcome: Outcome) -> str:
         source = hashlib.sha256(self.settings.source.read_bytes()).hexdigest()
         built = outcome.built
-        model = self.prepared.unrolled.flat
-        operators = {value.id: value.operator for value in self.graph.primitives()}
-        if built is None:
-            return plan_document(model, source, outcome.reason, None, {}, None, operators)
-        return plan_document(
-            self.prepared.unrolled.flat, source, outcome.reason, built.plan, built.kernels, built.domain, operators
-        )
+        whole, flat = self.prepared.unrolled.model, self.prepared.unrolled.flat
+        shapes = {name: whole.types[name].shape for name in whole.inputs}
+        plan, kernels, domain = (None, {}, None) if built is None else (built.plan, built.kernels, built.domain)
+        return plan_document(flat, source, outcome.reason, plan, kernels, domain, self.graph, shapes)

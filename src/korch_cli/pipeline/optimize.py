@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 import time
 from collections.abc import Iterator
@@ -13,9 +14,10 @@ from korch_cli.core.check import check
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import CandidateKind
 from korch_cli.core.model import Model
+from korch_cli.core.plan import Plan
 from korch_cli.core.progress import Progress
 from korch_cli.core.record import OptimizeRecord, Verdict
-from korch_cli.emit import staging
+from korch_cli.emit import read_plan, staging
 from korch_cli.fission import fission
 from korch_cli.measure import ProfileStore, calibrate, default_folder, machine_identity
 from korch_cli.pipeline.delivery import Built, Delivery, Outcome
@@ -23,6 +25,7 @@ from korch_cli.pipeline.forced import force_search
 from korch_cli.pipeline.laboratory import Bench, probe_builder
 from korch_cli.pipeline.prepare import Runnable, prepare
 from korch_cli.pipeline.prices import priced_vendor
+from korch_cli.pipeline.rebuild import bindings_of_plan, planned_search
 from korch_cli.pipeline.search import Search, prepare_search
 from korch_cli.pipeline.settings import Settings
 from korch_cli.pipeline.summary import describe_environment, summarize, why_nothing_is_faster
@@ -45,6 +48,10 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
     """
     require_onnxruntime()
     clock = _Clock()
+    document = None if settings.plan is None else read_plan(settings.plan)
+    if document is not None and settings.plan is not None:
+        digest = hashlib.sha256(settings.source.read_bytes()).hexdigest()
+        settings = replace(settings, bindings=bindings_of_plan(document, settings.bindings, digest, settings.plan))
     with staging(settings.output.parent) as staged, tempfile.TemporaryDirectory(prefix="korch-") as scratch:
         progress.stage("Loading the model")
         with clock("load"):
@@ -54,9 +61,14 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
             graph = rewrite(fission(model))
             check(graph)
         bench = _bench(settings, Path(scratch), model)
-        search = _search(settings, model, graph, prepared.flat, bench, clock, progress)
-        delivery = Delivery(settings, prepared, graph, search.laboratory, staged, progress)
-        outcome, result = _deliver(search, delivery, clock)
+        if document is None:
+            search = _search(settings, model, graph, prepared.flat, bench, clock, progress)
+            delivery = Delivery(settings, prepared, graph, search.laboratory, staged, progress)
+            outcome, result = _deliver(search, delivery, clock)
+        else:
+            search, result = planned_search(settings, model, graph, document, bench, progress)
+            delivery = Delivery(settings, prepared, graph, search.laboratory, staged, progress)
+            outcome = _rebuilt(result.plan, delivery, clock)
         written = delivery.write(outcome)
     environment = describe_environment(search)
     return summarize(settings, model, search, result, outcome, written, environment, clock.seconds)
@@ -121,6 +133,20 @@ def _deliver(search: Search, delivery: Delivery, clock: _Clock) -> tuple[Outcome
     return replace(outcome, guilty=tuple(guilty)), result
 
 
+def _rebuilt(plan: Plan, delivery: Delivery, clock: _Clock) -> Outcome:
+    """Build a given plan and check it; nothing is timed."""
+    if not any(p.candidate.kind is CandidateKind.GENERATED for p in plan.kernels):
+        return Outcome(None, "The plan leaves the model as it is.")
+    with clock("build"):
+        built = delivery.build(plan)
+    with clock("verify"):
+        verdicts = delivery.verify(built)
+        own = None if all(verdict.passed for verdict in verdicts) else delivery.excused(verdicts)
+    if own is None and not all(verdict.passed for verdict in verdicts):
+        return Outcome(None, _why_not(verdicts), verdicts)
+    return Outcome(built, _REBUILT, verdicts if own is None else (*verdicts, own))
+
+
 def _judged(delivery: Delivery, built: Built, clock: _Clock) -> Outcome:
     if delivery.settings.force_fusion:
         return Outcome(built, _FORCED.format(len(built.bodies)))
@@ -133,6 +159,7 @@ def _why_not(verdicts: tuple[Verdict, ...]) -> str:
     return _DIFFERENT if failure is None else _UNCOMPARABLE.format(failure)
 
 
+_REBUILT = "Built from a plan, without search and timing."
 _FORCED = "All that can be generated is in {} custom nodes, as --force-fusion asks; nothing was timed."
 _AMPLIFIED = (
     "This model amplifies rounding: the outputs differ by no more than four times what ONNX Runtime's own "

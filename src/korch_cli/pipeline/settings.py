@@ -35,6 +35,7 @@ class Settings:
         solver_time_s: seconds that one solution of the program may take.
         max_primitives: primitives in one kernel.
         compiler: the C++ compiler to use, None for the first that works.
+        plan: a plan file to build again, without search and timing.
         force_fusion: put everything that can be generated into kernels and time nothing.
     """
 
@@ -52,4 +53,5 @@ class Settings:
     solver_time_s: float = 20.0
     max_primitives: int = 16
     compiler: str | None = None
+    plan: Path | None = None
     force_fusion: bool = False

@@ -53,6 +53,7 @@ def test_flags_reach_the_pipeline(invoke: Invoke, pipeline: SimpleNamespace, mod
         "jobs": 5,
         "seed": 9,
         "inputs": {},
+        "plan": None,
         "rtol": 0.1,
         "atol": 0.2,
         "gap": 0.05,

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from korch_cli.core.graph import PrimitiveGraph, Value
 from korch_cli.core.kernel import Candidate, CandidateKind, Kernel, Port
 from korch_cli.core.model import Model, Operator
 from korch_cli.core.plan import Plan, Priced
+from korch_cli.core.primitive import Elementwise, Input
+from korch_cli.core.types import DType, TensorType
 from korch_cli.emit import plan_document
 
 SHA = "ab" * 32
@@ -31,11 +34,19 @@ KERNELS = {
     "d1": Kernel("k_bb", "d1", "row, scratch", "source", 1, 1, 1),
     "d0": Kernel("k_aa", "d0", "flat", "source", 1, 1, 1),
 }
-OPERATORS = {1: 0, 2: 1, 3: 2, 4: 2, 5: 3}
+OPERATORS = (-1, 0, 1, 2, 2, 3)
+TYPE = TensorType(DType.F32, (2,))
+GRAPH = PrimitiveGraph(
+    tuple(
+        Value(i, f"t{i}", TYPE, Elementwise("neg") if i else Input(), (i - 1,) if i else (), operator)
+        for i, operator in enumerate(OPERATORS)
+    ),
+    (5,),
+)
 
 
 def document(folder: str = "/somewhere") -> str:
-    return plan_document(model(folder), SHA, "It is faster.", plan(), KERNELS, "korch.test", OPERATORS)
+    return plan_document(model(folder), SHA, "It is faster.", plan(), KERNELS, "korch.test", GRAPH, {"t0": (2,)})
 
 
 def test_a_plan_is_listed_by_kernel() -> None:
@@ -67,11 +78,18 @@ def test_a_plan_is_listed_by_kernel() -> None:
                 "nodes": [["nœud 0"], ["nœud 2"]],
             },
         ],
+        "shapes": {"t0": [2]},
+        "sequence": [
+            {"kernel": "k_bb", "values": ["t1"]},
+            {"nodes": ["nœud 1"]},
+            {"kernel": "k_bb", "values": ["t3"]},
+            {"kernel": "k_aa", "values": ["t4", "t5"]},
+        ],
     }
 
 
 def test_an_unchanged_model_has_a_document_too() -> None:
-    text = plan_document(model("/somewhere"), SHA, "Nothing is faster.", None, {}, None, {})
+    text = plan_document(model("/somewhere"), SHA, "Nothing is faster.", None, {}, None, GRAPH, {})
     assert json.loads(text) == {
         "schema": "korch.plan/1",
         "model_sha256": SHA,

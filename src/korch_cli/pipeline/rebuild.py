@@ -1,0 +1,108 @@
+"""An output that was planned before, built again: no search, and nothing is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from korch_cli.candidates import CandidateSet, candidate_of, cut
+from korch_cli.codegen import generate
+from korch_cli.core.artifact import KernelResult
+from korch_cli.core.errors import Refusal, UsageError
+from korch_cli.core.graph import PrimitiveGraph
+from korch_cli.core.kernel import Candidate, CandidateKind, Kernel, Timing, TimingSource
+from korch_cli.core.model import Bindings, Model
+from korch_cli.core.plan import Plan, Priced
+from korch_cli.core.progress import Progress
+from korch_cli.pipeline.laboratory import Bench, Laboratory
+from korch_cli.pipeline.search import Search
+from korch_cli.pipeline.settings import Settings
+from korch_cli.solve import SearchResult
+
+_AGAIN = "search again, without --from-plan"
+
+
+def bindings_of_plan(document: Mapping[str, Any], given: Bindings, digest: str, path: Path) -> Bindings:
+    """Return the shapes that a plan was made for, where the user gives none.
+
+    Args:
+        document: the plan.
+        given: by the user.
+        digest: SHA-256 of the model.
+        path: of the plan.
+
+    Raises:
+        UsageError: the plan is for another model.
+    """
+    if document["model_sha256"] != digest:
+        raise UsageError("this plan was made for another model", where=str(path), hint=_AGAIN)
+    shapes = {name: tuple(shape) for name, shape in document.get("shapes", {}).items()}
+    return given if given.dims else Bindings({}, {**shapes, **given.shapes})
+
+
+def planned_search(
+    settings: Settings,
+    model: Model,
+    graph: PrimitiveGraph,
+    document: Mapping[str, Any],
+    bench: Bench,
+    progress: Progress,
+) -> tuple[Search, SearchResult]:
+    """Return what a search would have returned that ends with this plan; an empty plan for one that changes nothing.
+
+    Raises:
+        UsageError: the plan does not fit the model as this version of korch sees it, or not the kernels it generates.
+    """
+    times = {entry["name"]: float(entry["time_us"]) for entry in document.get("kernels", ())}
+    reading = _Reading(model, graph)
+    kernels = tuple(reading.step(entry, times) for entry in document.get("sequence", ()))
+    cost_us, bound_us = float(document.get("cost_us", 0.0)), float(document.get("bound_us", 0.0))
+    plan = Plan(kernels, cost_us, bound_us, str(document.get("status", "optimal")))
+    representatives = {p.candidate.digest: p.candidate for p in kernels if p.candidate.kind is CandidateKind.GENERATED}
+    results = {d: [(k, _known(k, times[k.name]))] for d, k in reading.chosen.items()}
+    laboratory = Laboratory(graph, representatives, bench, progress, results)
+    candidates = CandidateSet(tuple(representatives.values()), {})
+    bounds = {digest: times[kernel.name] for digest, kernel in reading.chosen.items()}
+    search = Search(settings, graph, (), candidates, bounds, laboratory, 0.0)
+    return search, SearchResult(plan, plan.cost_us, 0, 0.0)
+
+
+class _Reading:
+    """Turns the steps of a plan document into candidates of a graph."""
+
+    def __init__(self, model: Model, graph: PrimitiveGraph) -> None:
+        self.chosen: dict[str, Kernel] = {}
+        self._graph = graph
+        self._values = {value.name: value.id for value in graph.values}
+        self._operators = {operator.name: operator.index for operator in model.operators}
+
+    def step(self, entry: Mapping[str, Any], times: Mapping[str, float]) -> Priced:
+        """Return one kernel of the plan."""
+        if "nodes" in entry:
+            operators = tuple(self._found(self._operators, name, "node") for name in entry["nodes"])
+            body = tuple(sorted(v for o in operators for v in self._graph.by_operator.get(o, ())))
+            return Priced(Candidate(CandidateKind.VENDOR, body, (), (), f"vendor:{operators}", operators), 0.0)
+        body = tuple(sorted(self._found(self._values, name, "value") for name in entry["values"]))
+        candidate = candidate_of(self._graph, body)
+        if candidate.digest not in self.chosen:
+            self.chosen[candidate.digest] = self._kernel(candidate, entry["kernel"])
+        return Priced(candidate, times[entry["kernel"]])
+
+    def _kernel(self, candidate: Candidate, name: str) -> Kernel:
+        try:
+            made = {kernel.name: kernel for kernel in generate(cut(self._graph, candidate))}
+        except Refusal as refusal:
+            raise UsageError(f"the plan's kernel cannot be generated: {refusal.sentence}", where=name) from refusal
+        if name not in made:
+            raise UsageError("the plan's kernel has another text in this version of korch", where=name, hint=_AGAIN)
+        return made[name]
+
+    def _found(self, table: Mapping[str, int], name: str, kind: str) -> int:
+        if name not in table:
+            raise UsageError(f"the plan names a {kind} that the model does not have", where=name, hint=_AGAIN)
+        return table[name]
+
+
+def _known(kernel: Kernel, time_us: float) -> KernelResult:
+    return KernelResult(kernel.name, Timing(time_us, time_us, time_us, 0, TimingSource.MEASURED), None, None)

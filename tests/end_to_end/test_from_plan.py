@@ -1,0 +1,133 @@
+"""A plan is built again into the same bytes, without search and timing; one that does not fit is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from onnx import parser
+
+from korch_cli.core.errors import UsageError
+from korch_cli.core.model import Bindings
+from korch_cli.core.progress import Silent
+from korch_cli.core.record import OptimizeRecord
+from korch_cli.pipeline import Settings, optimize
+
+TEXT = """<ir_version: 8, opset_import: ["": 17]> g (bool c, float[N, 5] x) => (float[N, 5] y, float[N, 5] z)
+    <float[5] w = {1, 2, 3, 4, 5.123456789}> {
+    h = Mul(x, w)
+    e = Exp(h)
+    m = MatMul(e, square)
+    square = Constant<value = float[5, 5] {1,0,0,0,0, 0,2,0,0,0, 0,0,1,0,0, 0,0,0,3,0, 0,0,0,0,1}>()
+    z = Tanh(m)
+    y = If (c) <then_branch = a () => (float[4, 5] t) { s = Sigmoid(h) t = Mul(s, z) },
+                else_branch = b () => (float[4, 5] t) { t = Neg(z) }> }"""
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KORCH_CACHE_DIR", str(tmp_path / "cache"))
+    proto = parser.parse_model(TEXT)
+    path = tmp_path / "in.onnx"
+    path.write_bytes(proto.SerializeToString())
+    return path
+
+
+def made(source: Path, output: Path, **rest: Any) -> OptimizeRecord:
+    return optimize(Settings(source, output, **rest), Silent())
+
+
+def planned(source: Path, output: Path) -> Path:
+    record = made(source, output, bindings=Bindings({"N": 4}, {}), force_fusion=True)
+    assert record.changed
+    return output.with_suffix(".plan.json")
+
+
+def test_the_same_bytes_come_out(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = tmp_path / "first.onnx"
+    plan = planned(source, first)
+    monkeypatch.setenv("KORCH_CACHE_DIR", str(tmp_path / "another"))
+    second = tmp_path / "second.onnx"
+    record = made(source, second, plan=plan)
+    assert record.changed
+    assert record.search.measured == 0
+    assert record.comparison is None
+    assert [verdict.passed for verdict in record.verdicts] == [True, True, True]
+    assert second.read_bytes() == first.read_bytes()
+    assert len(list(tmp_path.glob("second.*"))) == 3
+    again = json.loads((tmp_path / "second.plan.json").read_text(encoding="utf-8"))
+    before = json.loads(plan.read_text(encoding="utf-8"))
+    assert {**again, "reason": ""} == {**before, "reason": ""}
+
+
+def test_a_plan_that_changes_nothing(source: Path, tmp_path: Path) -> None:
+    plan = planned(source, tmp_path / "first.onnx")
+    document = json.loads(plan.read_text(encoding="utf-8"))
+    kept = {name: document[name] for name in ("schema", "model_sha256")}
+    plan.write_text(json.dumps({**kept, "changed": False, "reason": ""}), encoding="utf-8")
+    record = made(source, tmp_path / "second.onnx", plan=plan, bindings=Bindings({"N": 4}, {}))
+    assert not record.changed
+    assert (tmp_path / "second.onnx").read_bytes() == source.read_bytes()
+
+
+def another_model(document: dict[str, Any]) -> None:
+    document["model_sha256"] = "00" * 32
+
+
+def another_value(document: dict[str, Any]) -> None:
+    next(step for step in document["sequence"] if "kernel" in step)["values"].append("nonsense")
+
+
+def another_node(document: dict[str, Any]) -> None:
+    document["sequence"].append({"nodes": ["nonsense"]})
+
+
+def another_text(document: dict[str, Any]) -> None:
+    for entry in (*document["kernels"], *document["sequence"]):
+        for field in {"name", "kernel"} & entry.keys():
+            entry[field] += "0"
+
+
+def another_schema(document: dict[str, Any]) -> None:
+    document["schema"] = "korch.plan/999"
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (another_model, "another model"),
+        (another_value, "a value"),
+        (another_node, "a node"),
+        (another_text, "another text"),
+        (another_schema, "schema"),
+    ],
+)
+def test_a_plan_that_does_not_fit(source: Path, tmp_path: Path, change: Any, word: str) -> None:
+    plan = planned(source, tmp_path / "first.onnx")
+    document = json.loads(plan.read_text(encoding="utf-8"))
+    change(document)
+    plan.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(UsageError, match=word):
+        made(source, tmp_path / "second.onnx", plan=plan)
+    assert not list(tmp_path.glob("second*"))
+
+
+@pytest.mark.parametrize("content", [None, "", "no json", "[]"])
+def test_what_is_no_plan(source: Path, tmp_path: Path, content: str | None) -> None:
+    plan = tmp_path / "plan.json"
+    if content is not None:
+        plan.write_text(content, encoding="utf-8")
+    with pytest.raises(UsageError):
+        made(source, tmp_path / "out.onnx", plan=plan)
+
+
+def test_the_kernels_of_bodies_are_built_again_too(source: Path, tmp_path: Path) -> None:
+    plan = planned(source, tmp_path / "first.onnx")
+    made(source, tmp_path / "second.onnx", plan=plan)
+    graph = onnx.load(tmp_path / "second.onnx").graph
+    branches = [a.g for node in graph.node for a in node.attribute if a.type == onnx.AttributeProto.GRAPH]
+    assert len(branches) == 2
+    assert all(any(node.domain.startswith("korch.") for node in branch.node) for branch in branches)
