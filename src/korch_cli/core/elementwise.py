@@ -45,7 +45,9 @@ def _float_power(x: Array, y: Array) -> Array:
     """Powers of integers as ONNX Runtime has them: computed in float64, then truncated."""
     if np.issubdtype(x.dtype, np.integer):
         return np.power(x.astype(np.float64), y.astype(np.float64)).astype(x.dtype)
-    return np.asarray(np.power(x, y))
+    # For a single exponent numpy may take a square root, which is NaN where the power of -inf is inf.
+    exponents = np.broadcast_to(y, np.broadcast_shapes(x.shape, y.shape, (1,))).copy()
+    return np.asarray(np.power(x, exponents)).reshape(np.broadcast_shapes(x.shape, y.shape))
 
 
 def _floor_remainder(x: Array, y: Array) -> Array:

@@ -15,6 +15,8 @@ from korch_cli.fission.registry import fission
 from korch_cli.fission.view import OperatorView
 
 _CLIP_HAS_TYPES = 12
+_WHERE = 9
+"""Before this opset no function of standard operators can choose."""
 _FUNCTIONS = {
     "Abs": "abs",
     "Acos": "acos",
@@ -168,14 +170,15 @@ def is_nan(op: OperatorView, build: Builder) -> Value:
 
 @fission("IsInf", since=10, also=(20,))
 def is_inf(op: OperatorView, build: Builder) -> Value:
-    """Compare with the infinities that are asked for; nothing is less than itself."""
+    """Compare with the largest numbers, beyond which are the infinities; nothing is less than itself."""
     x = op.input(0)
     positive, negative = op.integer("detect_positive", 1), op.integer("detect_negative", 1)
     if not positive and not negative:
         return build.elementwise("less", x, x)
-    if positive and negative:
-        return build.elementwise("equal", build.elementwise("abs", x), float("inf"))
-    return build.elementwise("equal", x, float("inf" if positive else "-inf"))
+    largest = x.type.dtype.largest
+    if not positive:
+        return build.elementwise("less", x, -largest)
+    return build.elementwise("greater", build.elementwise("abs", x) if negative else x, largest)
 
 
 @fission("Pow", since=7, also=(12, 13, 15))
@@ -189,7 +192,7 @@ def power(op: OperatorView, build: Builder) -> Value:
     single = exponent.type.elements == 1
     if single and known is None and x.type.dtype.is_integer:
         raise Refusal("what a power of integers overflows to depends on the exponent")
-    result = _literal_power(build, x, known.array().item()) if single and known is not None else None
+    result = _literal_power(build, op.version, x, known.array().item()) if single and known is not None else None
     if result is None:
         held = _power_type(x.type.dtype, exponent)
         return build.cast(build.elementwise("pow", build.cast(x, held), build.cast(exponent, held)), x.type.dtype)
@@ -211,16 +214,16 @@ def _power_type(dtype: DType, exponent: Value) -> DType:
     return DType.F32 if narrow and dtype is not DType.F64 else DType.F64
 
 
-def _literal_power(build: Builder, x: Value, exponent: float) -> Value | None:
+def _literal_power(build: Builder, version: int, x: Value, exponent: float) -> Value | None:
     if exponent == 1:
         return x
     if exponent == 2:
         return build.mul(x, x)
     if exponent == 3:
         return build.mul(build.mul(x, x), x)
-    if exponent == 0.5 and x.type.dtype.is_float:
+    if exponent == 0.5 and x.type.dtype.is_float and version >= _WHERE:
         # The power of -inf is inf, the root of it is NaN.
-        lowest = build.elementwise("equal", x, float("-inf"))
+        lowest = build.elementwise("less", x, -x.type.dtype.largest)
         return build.elementwise("sqrt", build.where(lowest, float("inf"), x))
     return None
 
