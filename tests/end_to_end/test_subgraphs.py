@@ -247,6 +247,18 @@ ROWS = {
         2,
         gone=frozenset({"If", "Exp", "Relu", "Neg", "Tanh"}),
     ),
+    "a branch that hides a tensor outside": Row(
+        """g (bool c, float[2] x) => (float[2] y, float[2] z) <float[2] w = {1, 2}, bool k = {1}> {
+          y = If (c) <
+            then_branch = a () => (float[2] t) <float[2] w = {30, 40}> { t = Mul(x, w) },
+            else_branch = b () => (float[2] t) { t = Neg(x) }>
+          z = If (k) <
+            then_branch = p () => (float[2] t) <float[2] w = {50, 60}> { t = Mul(x, w) },
+            else_branch = q () => (float[2] t) { t = Abs(x) }> }""",
+        1,
+        frozenset({"Mul"}),
+        frozenset({"Neg"}),
+    ),
     "a branch that gives one value twice": Row(
         """g (float[3] x) => (float[3] y, float[3] z) <bool c = {1}> {
           y, z = If (c) <

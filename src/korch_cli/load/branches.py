@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 
 import onnx
 
 from korch_cli.core.types import Array
 from korch_cli.load.constants import is_default_domain, replace_nodes
 from korch_cli.load.rename import renamed
-from korch_cli.load.structure import given_names, subgraphs
+from korch_cli.load.structure import defined_names, given_names, subgraphs
 
 
 def take_branches(
-    graph: onnx.GraphProto, value: Callable[[str], Array | None], add: Callable[[onnx.TensorProto], object]
+    graph: onnx.GraphProto,
+    outer: Set[str],
+    value: Callable[[str], Array | None],
+    add: Callable[[onnx.TensorProto], object],
 ) -> int:
     """Replace every If on a known condition by the nodes of the branch that is taken; return how many there were.
 
+    A branch that gives a tensor a name which is in use outside stays: runtimes do not agree on what that means.
+
     Args:
         graph: where to look, not in its subgraphs; its nodes stay in an order in which they can run.
+        outer: the tensors that the graph may capture.
         value: gives the elements of a tensor that is known before the model runs, None for any other.
         add: adds an initializer to the graph.
     """
     count = 0
     nodes: list[onnx.NodeProto] = []
     taken: set[str] | None = None
+    visible = outer | defined_names(graph)
     for node in graph.node:
         branch = _branch(node, value)
-        if branch is None:
+        if branch is None or defined_names(branch) & visible:
             nodes.append(node)
             continue
         count += 1

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from korch_cli.load.structure import reads
+from korch_cli.load.structure import defined_names, reads, subgraphs
 
 _FIRST_IR_WITH_DEFAULTS = 4
 """From this IR version on an initializer need not be a graph input, and one that is can be replaced by the caller."""
@@ -66,7 +67,8 @@ def lift_constants(proto: onnx.ModelProto) -> None:
 def remove_dead(proto: onnx.ModelProto) -> None:
     """Remove nodes, initializers and types of tensors that no output depends on; overridable initializers stay."""
     graph = proto.graph
-    needed = {output.name for output in graph.output}
+    # What a subgraph hides by a name of its own has to stay: without it the name would mean something else to some.
+    needed = {output.name for output in graph.output} | set(_inner_names(graph))
     kept = []
     for node in reversed(graph.node):
         if needed.intersection(name for name in node.output if name):
@@ -80,6 +82,14 @@ def remove_dead(proto: onnx.ModelProto) -> None:
     _keep(graph.input, lambda info: info.name not in dead)
     made = {name for node in graph.node for name in node.output}
     _keep(graph.value_info, lambda info: info.name in made)
+
+
+def _inner_names(graph: onnx.GraphProto) -> Iterator[str]:
+    """The tensors that the subgraphs of a graph define."""
+    for node in graph.node:
+        for inner in subgraphs(node):
+            yield from defined_names(inner)
+            yield from _inner_names(inner)
 
 
 def replace_nodes(graph: onnx.GraphProto, nodes: list[onnx.NodeProto]) -> None:

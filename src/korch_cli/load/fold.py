@@ -78,7 +78,7 @@ def _take_branches(proto: onnx.ModelProto, folder: Path) -> int:
     def value(name: str) -> Array | None:
         return read_tensor(constants[name], folder) if name in constants else None
 
-    count = take_branches(proto.graph, value, partial(add_initializer, proto))
+    count = take_branches(proto.graph, frozenset(), value, partial(add_initializer, proto))
     if count:
         lift_constants(proto)
     return count

@@ -41,6 +41,11 @@ def given_names(graph: onnx.GraphProto) -> set[str]:
     return {i.name for i in graph.input} | {t.name for t in graph.initializer} | sparse
 
 
+def defined_names(graph: onnx.GraphProto) -> frozenset[str]:
+    """Return the tensors that a graph defines, those of its subgraphs aside."""
+    return frozenset(given_names(graph) | {name for node in graph.node for name in node.output if name})
+
+
 def label(node: onnx.NodeProto) -> str:
     """Return what a message calls a node: its type, and its name or else its first output."""
     return f"{node.op_type} {node.name or '-> ' + next(iter(node.output), 'nothing')}"

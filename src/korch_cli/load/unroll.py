@@ -19,7 +19,7 @@ from korch_cli.load.describe import describe
 from korch_cli.load.fold import fold
 from korch_cli.load.infer import static_dims, take_stated
 from korch_cli.load.rename import renamed
-from korch_cli.load.structure import captured, given_names, sorted_nodes, subgraphs
+from korch_cli.load.structure import captured, defined_names, given_names, sorted_nodes, subgraphs
 
 _BODIES = {"If": ("then_branch", "else_branch"), "Loop": ("body",), "Scan": ("body",)}
 _SCAN_WITHOUT_BATCH = 9
@@ -43,7 +43,7 @@ def unroll(model: Model, without: Set[str] = frozenset()) -> UnrolledModel:
     proto.CopyFrom(model.proto)
     while True:
         model = describe(proto, model.path, model.notes)
-        sites = list(_sites(proto.graph, None, model.opsets.get("", 1), _all_names(proto.graph)))
+        sites = list(_sites(proto.graph, None, frozenset(), model.opsets.get("", 1), _all_names(proto.graph)))
         if not 0 < len(sites) <= _MOST_BODIES:
             return UnrolledModel(model, model, ())
         flat, bodies = _flattened(model, sites, without)
@@ -62,7 +62,7 @@ def _take_branches(site: _Site, flat: Model) -> int:
         constant = flat.constants.get(name if owner is None else owner.prefix + name)
         return None if constant is None else constant.array()
 
-    return take_branches(site.graph, value, site.graph.initializer.append)
+    return take_branches(site.graph, site.outer, value, site.graph.initializer.append)
 
 
 def _flattened(model: Model, sites: Sequence[_Site], without: Set[str]) -> tuple[Model, tuple[Body, ...]]:
@@ -95,6 +95,7 @@ class _Site:
         parent: the body around it, None for the main graph.
         local: the tensors that it defines.
         constants: those of them whose values are known.
+        outer: the tensors that it may capture.
     """
 
     prefix: str
@@ -104,9 +105,14 @@ class _Site:
     parent: _Site | None
     local: frozenset[str]
     constants: frozenset[str]
+    outer: frozenset[str]
 
 
-def _sites(graph: onnx.GraphProto, parent: _Site | None, opset: int, taken: set[str]) -> Iterator[_Site]:
+def _sites(
+    graph: onnx.GraphProto, parent: _Site | None, outer: frozenset[str], opset: int, taken: set[str]
+) -> Iterator[_Site]:
+    """The bodies in a graph, outer ones first, but for those that give a tensor a name that is in use outside."""
+    visible = outer | defined_names(graph)
     for position, node in enumerate(graph.node):
         if not is_default_domain(node.domain) or (node.op_type == "Scan" and opset < _SCAN_WITHOUT_BATCH):
             continue
@@ -114,6 +120,8 @@ def _sites(graph: onnx.GraphProto, parent: _Site | None, opset: int, taken: set[
             if attribute.name not in _BODIES.get(node.op_type, ()):
                 continue
             inner = attribute.g
+            if visible & defined_names(inner):
+                continue
             stem = f"{parent.prefix if parent else ''}{node.name or f'{node.op_type}_{position}'}.{attribute.name}"
             site = _Site(
                 prefix=_unused(stem, taken),
@@ -121,11 +129,12 @@ def _sites(graph: onnx.GraphProto, parent: _Site | None, opset: int, taken: set[
                 node=node,
                 graph=inner,
                 parent=parent,
-                local=frozenset(given_names(inner) | {name for n in inner.node for name in n.output if name}),
+                local=defined_names(inner),
                 constants=frozenset(_constants(inner)),
+                outer=visible,
             )
             yield site
-            yield from _sites(inner, site, opset, taken)
+            yield from _sites(inner, site, visible, opset, taken)
 
 
 def _constants(graph: onnx.GraphProto) -> Iterator[str]:
