@@ -8,6 +8,7 @@ from korch_cli.emit.files import write_set as write_set
 from korch_cli.emit.functions import can_be_function as can_be_function
 from korch_cli.emit.functions import empty_model as empty_model
 from korch_cli.emit.functions import probe_model as probe_model
+from korch_cli.emit.given import with_given as with_given
 from korch_cli.emit.library import ort_headers as ort_headers
 from korch_cli.emit.library import registration_unit as registration_unit
 from korch_cli.emit.model import build_model as build_model

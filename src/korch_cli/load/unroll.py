@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import onnx
 
 from korch_cli.core.model import Body, Model, UnrolledModel
+from korch_cli.core.randomness import is_random
 from korch_cli.core.types import Array, DType, TensorType
 from korch_cli.load.branches import take_branches
 from korch_cli.load.constants import add_initializer, is_default_domain, lift_constants
@@ -26,9 +27,6 @@ _SCAN_WITHOUT_BATCH = 9
 """Before this opset Scan's operands have a batch axis."""
 _MOST_BODIES = 200
 """Models with more bodies than this are left as they are: each of them is searched like a model of its own."""
-_UNREPEATABLE = frozenset(
-    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-)
 
 
 def unroll(model: Model, without: Set[str] = frozenset()) -> UnrolledModel:
@@ -227,7 +225,8 @@ class _Unrolling:
         made: set[str] = set()
         for node in sorted_nodes(site.graph):
             names = {name: self._resolved(site, name) for name in _reads(node)}
-            if node.op_type in (*_UNREPEATABLE, "Loop", "Scan") or None in names.values():
+            random = is_random(node.op_type, node.domain)
+            if random or node.op_type in ("Loop", "Scan") or None in names.values():
                 left.append(node)
                 continue
             results = {name: site.prefix + name for name in node.output if name}

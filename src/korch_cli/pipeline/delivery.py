@@ -13,7 +13,16 @@ from korch_cli.core.kernel import DOMAIN_PREFIX, Candidate, CandidateKind, Kerne
 from korch_cli.core.plan import Plan
 from korch_cli.core.progress import Progress
 from korch_cli.core.record import Comparison, Verdict
-from korch_cli.emit import PLAN_SCHEMA, build_model, copy_model, enclose, plan_document, save_model, write_set
+from korch_cli.emit import (
+    PLAN_SCHEMA,
+    build_model,
+    copy_model,
+    enclose,
+    plan_document,
+    save_model,
+    with_given,
+    write_set,
+)
 from korch_cli.pipeline.laboratory import Laboratory
 from korch_cli.pipeline.prepare import Prepared, Runnable
 from korch_cli.pipeline.settings import Settings
@@ -35,7 +44,8 @@ class Built:
         kernels: for each digest of the plan the kernel that runs.
         domain: of the custom operators.
         model: the ONNX file.
-        flat: the same with the bodies of control flow beside it, so that all kernels run; `model` without such bodies.
+        compared: the same as outputs are compared: what random operators draw is given.
+        flat: `compared` with the bodies of control flow beside it, so that all kernels run; equal without such bodies.
         library: the shared library.
     """
 
@@ -44,6 +54,7 @@ class Built:
     kernels: Mapping[str, Kernel]
     domain: str
     model: Path
+    compared: Path
     flat: Path
     library: Path
 
@@ -102,13 +113,21 @@ class Delivery:
         source = unrolled.model.path.parent
         proto = build_model(unrolled.flat, self.graph, plan, bodies, kernels, domain)
         model = self.staged / self.settings.output.name
-        save_model(enclose(proto, unrolled, domain), source, model)
-        flat = model
+        whole = enclose(proto, unrolled, domain)
+        save_model(whole, source, model)
+        compared = flat = model
+        if self.prepared.random:
+            compared = flat = self._aside("compared", with_given(whole, self.prepared.random))
         if unrolled.bodies:
-            flat = self.staged / "flat" / model.name
-            flat.parent.mkdir(exist_ok=True)
-            save_model(proto, source, flat)
-        return Built(plan, bodies, kernels, domain, model, flat, library)
+            flat = self._aside("flat", with_given(proto, self.prepared.random))
+        return Built(plan, bodies, kernels, domain, model, compared, flat, library)
+
+    def _aside(self, folder: str, proto: object) -> Path:
+        """Write a model that is compared and not delivered."""
+        path = self.staged / folder / self.settings.output.name
+        path.parent.mkdir(exist_ok=True)
+        save_model(proto, self.prepared.unrolled.model.path.parent, path)
+        return path
 
     def verify(self, built: Built) -> tuple[Verdict, ...]:
         """Compare the outputs with the input model's without optimisations: with the library, and without.
@@ -117,11 +136,11 @@ class Delivery:
         """
         self.progress.stage("Comparing the outputs")
         ways: list[tuple[str, Runnable, Path, Path | None]] = [
-            ("with the library", self.prepared.whole, built.model, built.library),
-            ("without the library", self.prepared.whole, built.model, None),
+            ("with the library", self.prepared.compared, built.compared, built.library),
+            ("without the library", self.prepared.compared, built.compared, None),
         ]
-        if built.flat != built.model:
-            ways.append((_BODIES, self.prepared.flat, built.flat, built.library))
+        if built.flat != built.compared:
+            ways.append((_BODIES, self.prepared.flat_compared, built.flat, built.library))
         return tuple(
             verify_models(
                 Subject("input", reference.path, None, optimize=False),
@@ -140,7 +159,7 @@ class Delivery:
 
         Asked where no kernel is guilty: the kernels are right then, and what differs is the order of sums.
         """
-        whole = self.prepared.whole
+        whole = self.prepared.compared
         own = verify_models(
             Subject("input", whole.path, None, optimize=False),
             Subject("input, optimised by ONNX Runtime", whole.path, None, optimize=True),
@@ -161,7 +180,7 @@ class Delivery:
             built.flat,
             built.library,
             built.domain,
-            self.prepared.flat.feeds,
+            self.prepared.flat_compared.feeds,
             rtol=self.settings.rtol,
             atol=self.settings.atol,
             threads=self.settings.threads,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from korch_cli.core.errors import MissingError, ModelError
 from korch_cli.core.model import Model, UnrolledModel
-from korch_cli.core.types import Array
-from korch_cli.emit import save_model
+from korch_cli.core.randomness import is_random
+from korch_cli.core.types import Array, TensorType
+from korch_cli.emit import save_model, with_given
 from korch_cli.load import load, unroll
 from korch_cli.pipeline.settings import Settings
 from korch_cli.verify import Subject, draw_inputs, first_failure
@@ -41,11 +42,16 @@ class Prepared:
         unrolled: the loaded model with the bodies of its control flow.
         whole: the loaded model, as its users run it.
         flat: the model with the bodies beside it, in which every node runs once; `whole` if there are none.
+        random: what random operators of the main graph draw.
+        compared: `whole` as outputs are compared: `random` is given. `flat_compared` is the same of `flat`.
     """
 
     unrolled: UnrolledModel
     whole: Runnable
     flat: Runnable
+    random: Mapping[str, TensorType]
+    compared: Runnable
+    flat_compared: Runnable
 
 
 def prepare(settings: Settings, folder: Path) -> Prepared:
@@ -61,6 +67,8 @@ def prepare(settings: Settings, folder: Path) -> Prepared:
     model = load(settings.source, settings.bindings)
     whole = _runnable(model, settings, folder / "prepared.onnx")
     _check_runs(whole, settings)
+    random = dict(_random(model))
+    compared = _compared(model, whole, random, settings, folder / "compared.onnx")
     without: set[str] = set()
     for _ in range(_ATTEMPTS):
         unrolled = unroll(model, without)
@@ -70,13 +78,29 @@ def prepare(settings: Settings, folder: Path) -> Prepared:
         subject = Subject("the model with its subgraphs beside it", flat.path, None, optimize=False)
         failure = first_failure(subject, flat.feeds[0], settings.threads)
         if failure is None:
-            return Prepared(unrolled, whole, flat)
+            flat_compared = _compared(unrolled.flat, flat, random, settings, folder / "flat-compared.onnx")
+            return Prepared(unrolled, whole, flat, random, compared, flat_compared)
         named = [body.prefix for body in unrolled.bodies if body.prefix in failure.sentence]
         if not named:
             break
         # The outer bodies' prefixes are parts of the inner ones'.
         without.add(max(named, key=len))
-    return Prepared(UnrolledModel(model, model, ()), whole, whole)
+    return Prepared(UnrolledModel(model, model, ()), whole, whole, random, compared, compared)
+
+
+def _random(model: Model) -> Iterator[tuple[str, TensorType]]:
+    for operator in model.operators:
+        if is_random(operator.op_type, operator.domain):
+            yield from ((name, model.types[name]) for name in operator.outputs if name in model.types)
+
+
+def _compared(
+    model: Model, runnable: Runnable, random: Mapping[str, TensorType], settings: Settings, path: Path
+) -> Runnable:
+    if not random:
+        return runnable
+    given = replace(model, inputs=(*model.inputs, *random), proto=with_given(model.proto, random))
+    return _runnable(given, settings, path)
 
 
 def _runnable(model: Model, settings: Settings, path: Path) -> Runnable:
