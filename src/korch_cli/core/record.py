@@ -118,7 +118,13 @@ class KernelRecord:
 
 @dataclass(frozen=True, slots=True)
 class SearchRecord:
-    """How the plan was found."""
+    """How the plan was found.
+
+    Attributes:
+        plan_us: what the plan takes by the sum of its kernels' times, in microseconds.
+        bound_us: no plan of these candidates takes less.
+        vendor_us: the same sum for the best plan of ONNX Runtime's own kernels.
+    """
 
     operators: int
     primitives: int
@@ -131,6 +137,7 @@ class SearchRecord:
     solver_status: str
     plan_us: float
     bound_us: float
+    vendor_us: float
     gap: float
     solve_seconds: float
 

@@ -86,6 +86,7 @@ def _search_record(model: Model, search: Search, result: SearchResult) -> Search
         rounds=result.rounds,
         solver_status=plan.status,
         plan_us=plan.cost_us,
+        vendor_us=result.vendor_us,
         bound_us=plan.bound_us,
         gap=plan.gap,
         solve_seconds=result.solve_seconds,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from korch_cli.core.record import KernelRecord, OptimizeRecord
-from korch_cli.report.comparison import render_ratio, render_times
+from korch_cli.core.record import Comparison, KernelRecord, OptimizeRecord, SearchRecord
+from korch_cli.report.comparison import percentile, render_ratio, render_times
 from korch_cli.report.table import align, count, format_seconds, format_us
 from korch_cli.report.verdict import summarize_verdict
 
@@ -57,8 +57,19 @@ def _speed(record: OptimizeRecord) -> list[str]:
     return [
         render_times(comparison),
         *(render_ratio(f"the {other.name}", f"the {first.name}", ratio) for other, ratio in pairs),
+        _prediction(record.search, comparison),
         *(f"  warning: {warning}" for warning in comparison.warnings),
     ]
+
+
+def _prediction(search: SearchRecord, comparison: Comparison) -> str:
+    """Return what the sum of the kernels' times promised beside what was measured: whether times add up."""
+    first, second = (percentile(samples.times_us, 50) for samples in comparison.samples[:2])
+    promised = search.vendor_us / search.plan_us if search.plan_us > 0 else 1.0
+    return (
+        f"  predicted: {format_us(search.vendor_us)} → {format_us(search.plan_us)} ({promised:.2f}×); "
+        f"measured: {format_us(first)} → {format_us(second)}"
+    )
 
 
 def _kernels(kernels: Sequence[KernelRecord], limit: int | None) -> list[str]:
