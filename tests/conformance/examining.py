@@ -1,6 +1,6 @@
 """The child process: optimises a batch of trials with forced fusion, and finds out whether each came out right.
 
-    python -m tests.conformance.examining REQUEST JOURNAL
+python -m tests.conformance.examining REQUEST JOURNAL
 """
 
 from __future__ import annotations

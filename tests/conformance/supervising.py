@@ -65,12 +65,16 @@ class Supervision:
 
     def judge(self, cases: Iterable[Case]) -> list[Verdict]:
         """Return a verdict on every trial of these cases, which share a child process and a library."""
-        return self._judged(tuple(self._trials(cases)))
+        return self._judged(tuple(trial for trial in self._trials(cases) if trial.key not in self.skipped))
+
+    def keys(self, cases: Iterable[Case]) -> set[str]:
+        """Return the keys of all trials of these cases, those that are skipped among them."""
+        return {trial.key for trial in self._trials(cases)}
 
     def _trials(self, cases: Iterable[Case]) -> Iterator[Trial]:
         for case in cases:
             if not is_random(case):
-                yield from (trial for trial in trials(case, self.variants) if trial.key not in self.skipped)
+                yield from trials(case, self.variants)
 
     def _judged(self, batch: tuple[Trial, ...]) -> list[Verdict]:
         """Examine a batch; if its process ends early, each half again, down to the trial that ends it."""
