@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -35,12 +34,11 @@ def main() -> None:
     arguments = _parser().parse_args()
     start = time.monotonic()
     expectations = read(EXPECTATIONS)
-    with tempfile.TemporaryDirectory(prefix="conformance-cases-") as folder:
-        cases = all_cases(Path(folder))
+    cases = all_cases(arguments.folder)
     index, parts = arguments.portion
     chosen = [case for case in cases if arguments.match in case.id and share(case.id, parts) == index]
     compiler = None if arguments.primitives else find_compiler(None)
-    supervision = Supervision(arguments.variants, arguments.objects, compiler, expectations.skipped)
+    supervision = Supervision(arguments.variants, arguments.folder.resolve(), compiler, expectations.skipped)
     verdicts = supervision.judge_all(chosen, arguments.jobs, _progress)
     print(_table(verdicts, len(chosen)))
     if arguments.reasons:
@@ -77,8 +75,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--reasons", action="store_true", help="count why trials have no generated kernel")
     parser.add_argument("--update", action="store_true", help="rewrite expectations.toml")
     parser.add_argument("--jobs", type=int, default=processors(), metavar="N", help="processes at the same time")
-    objects = Path("build/conformance")
-    parser.add_argument("--objects", type=Path, default=objects, metavar="FOLDER", help="where kernels are kept")
+    folder = Path("build/conformance")
+    parser.add_argument("--folder", type=Path, default=folder, help="where cases and compiled kernels are kept")
     return parser
 
 
@@ -98,7 +96,8 @@ def _variants(text: str) -> tuple[str, ...]:
 
 
 def _progress(done: int, total: int) -> None:
-    print(f"\r{done} of {total} batches" if sys.stderr.isatty() else f"{done} of {total} batches", file=sys.stderr)
+    end = "\r" if sys.stderr.isatty() and done < total else "\n"
+    print(f"{done} of {total} batches", end=end, file=sys.stderr, flush=True)
 
 
 def _table(verdicts: Sequence[Verdict], cases: int) -> str:

@@ -50,8 +50,10 @@ def all_cases(folder: Path) -> tuple[Case, ...]:
     The package generates them, which takes some ten seconds; they are kept in `folder`, where processes that ask at
     the same time wait for the first one.
     """
-    kept = folder / "cases.pickle"
-    with (folder / "cases.lock").open("w") as lock:
+    made_by = onnx.__version__.encode() + Path(__file__).read_bytes()
+    kept = folder / f"cases-{hashlib.sha256(made_by).hexdigest()[:12]}.pickle"
+    folder.mkdir(parents=True, exist_ok=True)
+    with kept.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not kept.exists():
             found = tuple(sorted((case for kind in KINDS for case in _of_kind(kind)), key=lambda case: case.id))

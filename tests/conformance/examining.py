@@ -28,8 +28,7 @@ from tests.conformance.running import Session, UnfeedableError
 from tests.conformance.variants import Trial
 from tests.conformance.verdict import Journal, Outcome, Verdict
 
-_TRIAL_SECONDS = 60
-_BUILD_SECONDS = 600
+_BUILD_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +40,14 @@ class Request:
         folder: empty, for models and libraries.
         objects: where compiled kernels are kept.
         compiler: builds kernels; None to check the primitive graphs alone.
+        seconds: that planning or running one trial may take.
     """
 
     trials: tuple[Trial, ...]
     folder: Path
     objects: Path
     compiler: Compiler | None
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ def examine(request: Request, journal: Journal) -> None:
     """Write a verdict on every trial to the journal."""
     subjects = []
     for number, trial in enumerate(request.trials):
-        with _judged(trial, "planning", journal):
+        with _judged(trial, "planning", journal, request.seconds):
             subjects.append(_planned(trial, request.folder / f"{number}.onnx"))
     if request.compiler is None:
         for subject in subjects:
@@ -84,16 +85,16 @@ def examine(request: Request, journal: Journal) -> None:
         return
     for group, library in _built(subjects, request, request.compiler, journal):
         for subject in group:
-            with _judged(subject.trial, "running", journal):
+            with _judged(subject.trial, "running", journal, request.seconds):
                 _check_output(subject, library)
                 journal.conclude(_success(subject))
 
 
 @contextlib.contextmanager
-def _judged(trial: Trial, stage: str, journal: Journal) -> Iterator[None]:
+def _judged(trial: Trial, stage: str, journal: Journal, seconds: float) -> Iterator[None]:
     """Turn whatever goes wrong inside into a verdict, and end the process if it takes too long."""
     journal.begin(trial.key, stage)
-    faulthandler.dump_traceback_later(_TRIAL_SECONDS, exit=True)
+    _watch(seconds)
     try:
         yield
     except _Fault as fault:
@@ -103,6 +104,11 @@ def _judged(trial: Trial, stage: str, journal: Journal) -> Iterator[None]:
         journal.conclude(Verdict(trial.key, Outcome.FAILED, (words,)))
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+def _watch(seconds: float) -> None:
+    """End the process in some time, wherever it is then, unless that is called off."""
+    faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__ or sys.stderr)
 
 
 def _planned(trial: Trial, source: Path) -> _Subject:
@@ -119,7 +125,7 @@ def _planned(trial: Trial, source: Path) -> _Subject:
 def _reference(trial: Trial) -> tuple[list[Any] | None, str]:
     """Return what ONNX Runtime answers; or None, and why it does not."""
     try:
-        session = Session(trial.model)
+        session = Session(trial.oracle)
     except Exception:  # of which there is a class for each status
         return None, "ONNX Runtime cannot load the model"
     try:
@@ -138,7 +144,7 @@ def _built(
         return
     library = request.folder / f"{subjects[0].output.stem}-{len(subjects)}.so"
     journal.begin(subjects[0].trial.key, "building")
-    faulthandler.dump_traceback_later(_BUILD_SECONDS, exit=True)
+    _watch(_BUILD_SECONDS)
     try:
         outputs = [subject.output for subject in subjects]
         build_fusions([s.fusion for s in subjects], outputs, library, compiler, request.objects, jobs=1)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx import numpy_helper
 
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.interpreter import evaluate
@@ -23,6 +24,7 @@ def interpret(model: Model, graph: PrimitiveGraph, feeds: Mapping[str, Any]) -> 
     """Return the model's outputs; what opaque operators answer comes from ONNX Runtime."""
     opaque = {value.name: value for value in graph.values if isinstance(value.op, Opaque)}
     unknown = {value.id for value in graph.values if value.type is UNKNOWN}
+    feeds = {**_defaults(model), **feeds}
     answered = _answers(model, list(opaque), feeds)
     given: dict[int, Array] = {}
     for value in graph.values:
@@ -38,6 +40,13 @@ def interpret(model: Model, graph: PrimitiveGraph, feeds: Mapping[str, Any]) -> 
         value = graph.values[v]
         results.append(answered.get(value.name, feeds.get(name)) if v in unknown else found[v])
     return results
+
+
+def _defaults(model: Model) -> dict[str, Any]:
+    """Return the values of the inputs that need not be fed."""
+    assert isinstance(model.proto, onnx.ModelProto)
+    inputs = {info.name for info in model.proto.graph.input}
+    return {t.name: numpy_helper.to_array(t) for t in model.proto.graph.initializer if t.name in inputs}
 
 
 def _answers(model: Model, names: list[str], feeds: Mapping[str, Any]) -> dict[str, Any]:

@@ -83,9 +83,9 @@ def _given(value: Any) -> onnxruntime.OrtValue:
         raise UnfeedableError("a sequence or strings lie beside element types that numpy lacks")
     if _is_foreign(value):
         number = helper.np_dtype_to_tensor_dtype(value.dtype)
-        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(np.ascontiguousarray(value), number)
+        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(np.asarray(value, order="C"), number)
     _check_native([value])
-    return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(value).reshape(value.shape))
+    return onnxruntime.OrtValue.ortvalue_from_numpy(np.asarray(value, order="C"))
 
 
 def _fetched(value: onnxruntime.OrtValue, typed: str) -> Any:

@@ -33,14 +33,14 @@ class Supervision:
         objects: where compiled kernels are kept.
         compiler: builds kernels; None to check the primitive graphs alone.
         skipped: trials that are left out.
-        module: what a child process runs.
+        seconds: that planning or running one trial may take.
     """
 
     variants: tuple[str, ...]
     objects: Path
     compiler: Compiler | None
     skipped: frozenset[str] = frozenset()
-    module: str = "tests.conformance.examining"
+    seconds: float = 120.0
 
     def judge_all(
         self, cases: Sequence[Case], jobs: int, progress: Callable[[int, int], None] = lambda _done, _all: None
@@ -97,8 +97,8 @@ class Supervision:
         with tempfile.TemporaryDirectory(prefix="conformance-") as scratch:
             folder = Path(scratch)
             request, journal = folder / "request.pickle", Journal(folder / "journal")
-            request.write_bytes(pickle.dumps(Request(batch, folder, self.objects, self.compiler)))
-            command = [sys.executable, "-m", self.module, str(request), str(folder / "journal")]
+            request.write_bytes(pickle.dumps(Request(batch, folder, self.objects, self.compiler, self.seconds)))
+            command = [sys.executable, "-m", "tests.conformance.examining", str(request), str(folder / "journal")]
             with (folder / "log").open("w+") as log:
                 child = subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
                 try:
