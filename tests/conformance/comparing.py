@@ -54,7 +54,7 @@ def _precision(dtype: np.dtype[Any]) -> float | None:
     if dtype.kind in "fc":
         return float(np.finfo(dtype).eps)
     if dtype.kind == "V" and "float" in dtype.name:
-        return float(ml_dtypes.finfo(dtype).eps)
+        return float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
     return None
 
 

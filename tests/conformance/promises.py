@@ -78,7 +78,8 @@ def _without_shape(typed: onnx.TypeProto) -> bytes:
     bare.CopyFrom(typed)
     if bare.HasField("tensor_type"):
         bare.tensor_type.ClearField("shape")
-    return bare.SerializeToString(deterministic=True)
+    content: bytes = bare.SerializeToString(deterministic=True)
+    return content
 
 
 def _dims(info: onnx.ValueInfoProto) -> list[int | str] | None:

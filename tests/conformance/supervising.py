@@ -21,7 +21,7 @@ from tests.conformance.verdict import Journal, Outcome, Verdict
 
 _ROOT = Path(__file__).parents[2]
 _BATCH_SECONDS = 900
-CASES_PER_BATCH = 20
+CASES_PER_BATCH = 50
 
 
 @dataclass(frozen=True, slots=True)
