@@ -210,7 +210,7 @@ def test_a_case_that_is_right_passes_in_every_variant(tmp_path: Path, compiler: 
     assert verdicts == [Verdict(f"binary @ {variant}", Outcome.TOUCHED) for variant in sorted(VARIANTS)]
 
 
-@pytest.mark.parametrize("stage", ["primitives", "kernels"])
+@pytest.mark.parametrize("stage", ["primitives", "output"])
 def test_wrong_answers_are_seen(
     stage: str, tmp_path: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,7 +221,7 @@ def test_wrong_answers_are_seen(
         return plan_fusion(source, bindings)
 
     monkeypatch.setattr(examining, "plan_fusion", planned_wrongly)
-    if stage == "kernels":
+    if stage == "output":
         monkeypatch.setattr(examining, "interpret", lambda *_: [TENSOR + TENSOR])
     journal = Journal(tmp_path / "journal")
     examine(Request(tuple(trials(binary(), ["as-is"])), tmp_path, tmp_path, compiler, 60.0), journal)
