@@ -19,6 +19,7 @@ import numpy as np
 import onnx
 
 from korch_cli.core.errors import KorchError
+from korch_cli.core.primitive import Opaque
 from korch_cli.pipeline import Fusion, build_fusions, plan_fusion
 from korch_cli.toolchain import Compiler
 from tests.conformance.comparing import difference
@@ -202,14 +203,23 @@ def _wrong_answers(got: Sequence[Any], want: Sequence[Any], trial: Trial) -> str
 
 
 def _success(subject: _Subject) -> Verdict:
-    key, fusion = subject.trial.key, subject.fusion
+    key = subject.trial.key
     if subject.answers is None:
         return Verdict(key, Outcome.EXCLUDED, (subject.excluded,))
-    if fusion.kernels:
+    if subject.fusion.kernels:
         return Verdict(key, Outcome.TOUCHED)
-    refused = [f"{fusion.model.operators[i].op_type}: {why}" for i, why in sorted(fusion.graph.refusals.items())]
-    rejected = [f"kernel: {why}" for why in fusion.rejected]
-    return Verdict(key, Outcome.OPAQUE, tuple(dict.fromkeys(refused + rejected)) or ("it has nothing to compute",))
+    return Verdict(key, Outcome.OPAQUE, _why_opaque(subject.fusion))
+
+
+def _why_opaque(fusion: Fusion) -> tuple[str, ...]:
+    """Return why there is no generated kernel: what fission, the code generator and the enumeration leave alone."""
+    graph = fusion.graph
+    found = [f"{fusion.model.operators[i].op_type}: {why}" for i, why in sorted(graph.refusals.items())]
+    found += [f"kernel: {why}" for why in fusion.rejected]
+    kinds = sorted({type(v.op).__name__ for v in graph.primitives() if not isinstance(v.op, Opaque)})
+    if kinds and not found:
+        found.append(f"kernel: no candidate computes {', '.join(kinds)} alone")
+    return tuple(dict.fromkeys(found)) or ("it has nothing to compute",)
 
 
 def _first_line(error: Exception) -> str:

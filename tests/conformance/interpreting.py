@@ -45,7 +45,7 @@ def interpret(model: Model, graph: PrimitiveGraph, feeds: Mapping[str, Any]) -> 
 def _defaults(model: Model) -> dict[str, Any]:
     """Return the values of the inputs that need not be fed."""
     assert isinstance(model.proto, onnx.ModelProto)
-    inputs = {info.name for info in model.proto.graph.input}
+    inputs = {info.name for info in model.proto.graph.input} - model.constants.keys()
     return {t.name: numpy_helper.to_array(t) for t in model.proto.graph.initializer if t.name in inputs}
 
 
