@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import importlib
 import os
 import pickle
 import sys
@@ -76,6 +77,8 @@ class _Fault(Exception):  # noqa: N818 - a finding, not an error of this program
 
 def examine(request: Request, journal: Journal) -> None:
     """Write a verdict on every trial to the journal."""
+    # The solver is imported late; that is not the first trial's time.
+    importlib.import_module("ortools.sat.python.cp_model")
     subjects = []
     for number, trial in enumerate(request.trials):
         with _judged(trial, "planning", journal, request.seconds):

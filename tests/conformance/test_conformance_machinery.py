@@ -256,7 +256,7 @@ def test_what_cannot_be_built_fails_and_takes_no_other_with_it(
 @pytest.mark.slow
 def test_crashes_and_hangs_are_found_and_lose_nothing(tmp_path: Path) -> None:
     poisoned = replace(binary(name="poisoned"), feeds={"a": TENSOR, "b": Poison()})
-    supervision = Supervision(("as-is",), tmp_path, None, seconds=5.0)
+    supervision = Supervision(("as-is",), tmp_path, None, seconds=10.0)
     verdicts = supervision.judge([binary(name="first"), endless(), poisoned, binary(name="last")])
     found = {verdict.key: (verdict.outcome.value, verdict.reason) for verdict in verdicts}
     assert found == {
