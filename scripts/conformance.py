@@ -31,20 +31,25 @@ _COLUMNS = (Outcome.TOUCHED, Outcome.OPAQUE, Outcome.FAILED, Outcome.EXCLUDED)
 
 def main() -> None:
     """Do what the command line says."""
-    arguments = _parser().parse_args()
+    parser = _parser()
+    arguments = parser.parse_args()
     start = time.monotonic()
     expectations = read(EXPECTATIONS)
     cases = all_cases(arguments.folder)
     index, parts = arguments.portion
     chosen = [case for case in cases if arguments.match in case.id and share(case.id, parts) == index]
+    if not chosen:
+        parser.error("no case matches")
+    whole = len(chosen) == len(cases) and len(arguments.variants) == len(VARIANTS)
+    if arguments.update and (arguments.primitives or not whole):
+        parser.error("expectations are only rewritten after a run of everything")
     compiler = None if arguments.primitives else find_compiler(None)
     supervision = Supervision(arguments.variants, arguments.folder.resolve(), compiler, expectations.skipped)
     verdicts = supervision.judge_all(chosen, arguments.jobs, _progress)
     print(_table(verdicts, len(chosen)))
     if arguments.reasons:
         print(_histogram(verdicts))
-    whole = len(chosen) == len(cases) and len(arguments.variants) == len(VARIANTS)
-    if arguments.update and whole:
+    if arguments.update:
         expectations = updated(expectations, verdicts)
         write(expectations, EXPECTATIONS)
     found = complaints(expectations, verdicts)
@@ -53,8 +58,6 @@ def main() -> None:
     for sentence in found:
         print(f"FAILED  {sentence}")
     print(f"{len(found)} complaints, {time.monotonic() - start:.0f} s", file=sys.stderr)
-    if arguments.update and not whole:
-        sys.exit("expectations are only rewritten after a run of everything")
     sys.exit(1 if found else 0)
 
 
