@@ -215,13 +215,13 @@ def _success(subject: _Subject) -> Verdict:
 
 
 def _why_opaque(fusion: Fusion) -> tuple[str, ...]:
-    """Return why there is no generated kernel: what fission, the code generator and the enumeration leave alone."""
+    """Return why there is no generated kernel: what fission and the code generator decline, or the plan has no use for."""
     graph = fusion.graph
     found = [f"{fusion.model.operators[i].op_type}: {why}" for i, why in sorted(graph.refusals.items())]
     found += [f"kernel: {why}" for why in fusion.rejected]
     kinds = sorted({type(v.op).__name__ for v in graph.primitives() if not isinstance(v.op, Opaque)})
     if kinds and not found:
-        found.append(f"kernel: no candidate computes {', '.join(kinds)} alone")
+        found.append(f"kernel: no plan with one needs fewer operators ({', '.join(kinds)})")
     return tuple(dict.fromkeys(found)) or ("it has nothing to compute",)
 
 
