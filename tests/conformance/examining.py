@@ -215,7 +215,7 @@ def _success(subject: _Subject) -> Verdict:
 
 
 def _why_opaque(fusion: Fusion) -> tuple[str, ...]:
-    """Return why there is no generated kernel: what fission and the code generator decline, or plans have no use for."""
+    """Return why no kernel is generated: what fission and the code generator decline, or plans have no use for."""
     graph = fusion.graph
     found = [f"{fusion.model.operators[i].op_type}: {why}" for i, why in sorted(graph.refusals.items())]
     found += [f"kernel: {why}" for why in fusion.rejected]
