@@ -16,10 +16,10 @@ DEMO_OUT := $(BUILD)/demo/$(DEMO_MODEL).onnx
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format compat models acceptance bench bench-quick clean
+.PHONY: help demo test lint format conformance conformance-update compat models acceptance bench bench-quick clean
 
 help: ## list the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.run ## optimize, verify and profile a real model (PP-OCRv4 text recognition), about 10 minutes the first time
 	$(RUN) models/fetch.py $(DEMO_MODEL) -o $(BUILD)/models
@@ -39,6 +39,12 @@ lint: $(VENV)/.dev ## check style and types
 format: $(VENV)/.dev ## bring the source into its usual form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+conformance: $(VENV)/.run ## optimize all backend tests of onnx and compare with ONNX Runtime, about 10 minutes the first time
+	$(RUN) -m scripts.conformance
+
+conformance-update: $(VENV)/.run ## the same, and rewrite what is expected from now on
+	$(RUN) -m scripts.conformance --update
 
 compat: $(VENV)/.run $(DEMO_OUT) ## run the demo's output on several versions of ONNX Runtime, each in an environment of its own
 	$(RUN) scripts/compat.py $(DEMO_OUT)
