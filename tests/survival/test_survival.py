@@ -1,0 +1,119 @@
+"""Every row in every variant, through forced fusion and ONNX Runtime; rows that end with an error, through `korch`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from click.testing import CliRunner
+from survival_agreement import (
+    assert_same_frame,
+    assert_same_outputs,
+    assert_same_signature,
+    assert_sound,
+    operators,
+    run,
+)
+from survival_batch import Fused, fuse, variants_of, write
+from survival_row import ROWS, SECTIONS, Equal, Error, Opaque
+
+from korch_cli.cli.entry import korch
+
+_FOLDER = Path(__file__).parent
+for _module in sorted(_FOLDER.glob("rows_*.py")):
+    importlib.import_module(_module.stem)
+
+Batch = tuple[dict[tuple[str, str], Fused], Path]
+_LEAST_ROWS = 90
+
+
+def _cases() -> Iterator[Any]:
+    for section, names in SECTIONS.items():
+        for name in names:
+            for variant in variants_of(ROWS[name]()):
+                # Kernels of a section are built once, by the worker that tests it.
+                group = pytest.mark.xdist_group(section)
+                yield pytest.param(section, name, variant, id=f"{name}-{variant.replace(' ', '_')}", marks=group)
+
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Batch]:
+    """All variants of a section's rows, built when they are first asked for."""
+    built: dict[str, Batch] = {}
+
+    def get(section: str) -> Batch:
+        if section not in built:
+            built[section] = fuse(SECTIONS[section], tmp_path_factory.mktemp(section), jobs=2)
+        return built[section]
+
+    return get
+
+
+@pytest.mark.parametrize(("section", "name", "variant"), list(_cases()))
+def test_nothing_breaks(batch: Callable[[str], Batch], section: str, name: str, variant: str) -> None:
+    results, library = batch(section)
+    fused = results[name, variant]
+    if fused.failure is not None:
+        raise fused.failure
+    row = fused.row
+    before = onnx.load(str(fused.source), load_external_data=False)
+    after = onnx.load(str(fused.output), load_external_data=False)
+    expected = run(fused.source, fused.feeds, None, row.new_ops)
+    names = [info.name for info in before.graph.output]
+    for found in (
+        *([] if row.new_ops else [run(fused.output, fused.feeds, library, ())]),
+        run(fused.output, fused.feeds, None, row.new_ops),
+    ):
+        if row.judge is None:
+            assert_same_outputs(row, names, expected, found)
+        else:
+            row.judge(found)
+        assert_same_signature(before, after, found)
+    assert_same_frame(before, after, fused.kernels)
+    assert_sound(after, before)
+    _assert_expected(fused, variant, operators(after))
+
+
+def _assert_expected(fused: Fused, variant: str, left: list[str]) -> None:
+    match fused.row.expectation:
+        case Equal():
+            assert fused.kernels or variant not in fused.row.fused_in, f"nothing was fused; left: {left}"
+        case Opaque(operators=expected, around=around):
+            for name in set(expected):
+                assert left.count(name) == expected.count(name), f"left: {left}"
+            assert fused.kernels or not around or variant not in fused.row.fused_in, f"left: {left}"
+        case kind:
+            pytest.fail(f"unknown kind of expectation: {kind}")
+
+
+@pytest.mark.parametrize("name", [name for name in ROWS if isinstance(ROWS[name]().expectation, Error)])
+def test_what_cannot_be_is_explained(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = ROWS[name]()
+    assert isinstance(row.expectation, Error)
+    monkeypatch.setenv("KORCH_CACHE_DIR", str(tmp_path / "cache"))
+    source, _, _ = write(row, "as is", tmp_path / "models" / "in")
+    target = tmp_path / "target"
+    target.mkdir()
+    output = target / "out.onnx"
+    output.write_bytes(b"of an earlier run")
+    before = _contents(tmp_path / "models")
+    result = CliRunner().invoke(korch, ["optimize", str(source), "-o", str(output), "-q", *row.flags])
+    assert result.exit_code == row.expectation.code, result.output
+    assert result.stdout == ""
+    assert "Traceback" not in result.output
+    for word in row.expectation.words:
+        assert word in result.stderr
+    assert _contents(target) == {"out.onnx": b"of an earlier run"}
+    assert _contents(tmp_path / "models") == before
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_there_are_many_rows() -> None:
+    assert len(ROWS) >= _LEAST_ROWS
