@@ -117,7 +117,8 @@ def _make_symbolic(proto: onnx.ModelProto, feeds: Mapping[str, Any]) -> Bindings
     """Forget all extents; those of every second input get names."""
     graph = proto.graph
     del graph.value_info[:]
-    fed = [i for i in graph.input if i.name in feeds and i.type.HasField("tensor_type")]
+    defaults = {tensor.name for tensor in graph.initializer}
+    fed = [i for i in graph.input if i.name in feeds and i.name not in defaults and i.type.HasField("tensor_type")]
     dims, shapes = {}, {}
     for index, info in enumerate(fed):
         shape = feeds[info.name].shape

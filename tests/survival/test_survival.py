@@ -62,8 +62,9 @@ def test_nothing_breaks(batch: Callable[[str], Batch], section: str, name: str, 
     row = fused.row
     before = onnx.load(str(fused.source), load_external_data=False)
     after = onnx.load(str(fused.output), load_external_data=False)
-    expected = run(fused.source, fused.feeds, None, row.new_ops)
     names = [info.name for info in before.graph.output]
+    told = all(name in row.instead for name in names)
+    expected = list(row.instead.values()) if told else run(fused.source, fused.feeds, None, row.new_ops)
     for found in (
         *([] if row.new_ops else [run(fused.output, fused.feeds, library, ())]),
         run(fused.output, fused.feeds, None, row.new_ops),
