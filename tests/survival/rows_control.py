@@ -162,6 +162,21 @@ def a_local_function_with_attributes() -> Row:
 
 
 @row
+def defaults_of_a_function_within_a_function_and_a_branch() -> Row:
+    leaky = """<domain: "this", opset_import: ["" : 17]> leaky <alpha: float = 0.5> (x) => (y) {
+        y = LeakyRelu <alpha: float = @alpha> (x) }"""
+    outer = """<domain: "this", opset_import: ["" : 17, "this" : 1]> outer <beta: float = 0.125> (x) => (y) {
+        a = this.leaky(x) y = this.leaky <alpha: float = @beta> (a) }"""
+    text = """g (float[3] x, bool c) => (float[3] y) {
+        h = this.outer(x)
+        z = If(c) <then_branch = a () => (float[3] t) { t = this.leaky(h) },
+                  else_branch = b () => (float[3] e) { e = this.outer <beta = 2.0> (h) }>
+        y = Neg(z) }"""
+    feeds = {"x": -np.abs(floats(3)), "c": np.array(True)}
+    return Row(_with_function(text, outer, leaky), feeds, opaque("If"))
+
+
+@row
 def local_functions_that_call_each_other() -> Row:
     inner = '<domain: "this", opset_import: ["" : 17]> inner (x) => (y) { t = Exp(x) y = Neg(t) }'
     outer = '<domain: "this", opset_import: ["" : 17, "this" : 1]> outer (x) => (y) { t = this.inner(x) y = Abs(t) }'
@@ -274,7 +289,8 @@ def _differs_from_zero(outputs: Outputs) -> None:
 @row
 def random_numbers_that_are_drawn_twice() -> Row:
     text = """g (float[4] x) => (float[4] y) {
-        p = RandomNormal <shape = [4]> () q = RandomNormal <shape = [4]> () d = Sub(p, q) z = Mul(x, zero) y = Add(d, z) }"""
+        p = RandomNormal <shape = [4]> () q = RandomNormal <shape = [4]> () d = Sub(p, q)
+        z = Mul(x, zero) y = Add(d, z) }"""
     proto = model(text, zero=np.float32(0))
     return Row(proto, {"x": floats(4)}, opaque("RandomNormal", "RandomNormal"), judge=_differs_from_zero)
 

@@ -162,7 +162,9 @@ def names_with_anything_in_them() -> Row:
 
 @row
 def names_that_korch_would_give() -> Row:
-    text = "g (float[3] x) => (float[3] y, float[3] z) { a = Relu(x) b = Sigmoid(a) c = Softmax(b) y = Neg(c) z = Exp(a) }"
+    text = (
+        "g (float[3] x) => (float[3] y, float[3] z) { a = Relu(x) b = Sigmoid(a) c = Softmax(b) y = Neg(c) z = Exp(a) }"
+    )
     proto = model(text)
     fresh = {"a": "y/0", "b": "korch/y/0", "c": "y/outer1"}
     for node in proto.graph.node:
