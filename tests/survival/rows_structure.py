@@ -355,7 +355,8 @@ def both_names_of_the_default_domain() -> Row:
 @row
 def the_long_name_of_the_default_domain_in_shape_arithmetic() -> Row:
     text = """g (float[N,6] x) => (float[M,3] y) {
-        s = Shape(x) n = Gather(s, zero) m = Mul(n, two) t = Concat <axis = 0> (m, three) r = Reshape(x, t) y = Relu(r) }"""
+        s = Shape(x) n = Gather(s, zero) m = Mul(n, two) t = Concat <axis = 0> (m, three)
+        r = Reshape(x, t) y = Relu(r) }"""
     weights = {"zero": np.array([0]), "two": np.array([2]), "three": np.array([3])}
     proto = model(text, opset=0, domains={"ai.onnx": 17}, **weights)
     for node in proto.graph.node:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 from onnx import numpy_helper
-from survival_row import ROWS, Error, Link, Row
+from survival_row import ROWS, Error, Row
 
 from korch_cli.core.model import Bindings
 from korch_cli.pipeline import Fusion, build_fusions, plan_fusion
@@ -57,18 +58,15 @@ def write(row: Row, variant: str, folder: Path) -> tuple[Path, Bindings, dict[st
         else:
             place.symlink_to(content.target)
     path = folder / "in.onnx"
-    feeds, bindings = dict(row.feeds), Bindings({}, {})
+    feeds = {n: f if f is None or isinstance(f, list) else np.asarray(f) for n, f in row.feeds.items()}
     if isinstance(row.model, bytes):
         path.write_bytes(row.model)
-        return path, bindings, feeds
+        return path, Bindings({}, {}), feeds
     proto = onnx.ModelProto.FromString(row.model.SerializeToString())
     if variant == "frozen":
         for name in _frozen_names(row):
             _freeze(proto, name, feeds.pop(name))
-    if variant == "symbolic":
-        bindings = _make_symbolic(proto, feeds)
-    else:
-        bindings = Bindings({}, _open_shapes(proto, feeds))
+    bindings = _make_symbolic(proto, feeds) if variant == "symbolic" else Bindings({}, _open_shapes(proto, feeds))
     path.write_bytes(proto.SerializeToString())
     return path, bindings, feeds
 

@@ -37,7 +37,9 @@ def _cases() -> Iterator[Any]:
             for variant in variants_of(ROWS[name]()):
                 # Kernels of a section are built once, by the worker that tests it.
                 group = pytest.mark.xdist_group(section)
-                yield pytest.param(section, name, variant, id=f"{name}-{variant.replace(' ', '_')}", marks=group)
+                yield pytest.param(
+                    section, name, variant, id=f"{section[5:]}-{name}-{variant.replace(' ', '_')}", marks=group
+                )
 
 
 @pytest.fixture(scope="module")
