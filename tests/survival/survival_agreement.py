@@ -31,10 +31,20 @@ def run(path: Path, feeds: Mapping[str, Any], library: Path | None, new_ops: Seq
     return list(session.run(None, dict(feeds)))
 
 
-def assert_same_outputs(row: Row, names: Sequence[str], expected: Sequence[Any], found: Sequence[Any]) -> None:
-    """Compare what two models computed: types, shapes, elements."""
+def assert_same_outputs(
+    row: Row, names: Sequence[str], expected: Sequence[Any], found: Sequence[Any], *, kernels: bool
+) -> None:
+    """Compare what two models computed: types, shapes, elements.
+
+    Where ONNX Runtime is no judge, kernels do what is right; without them it is right, or as ONNX Runtime does it.
+    """
     for name, want, got in zip(names, expected, found, strict=True):
-        _assert_same(name, row.instead.get(name, want), got, row.tolerance)
+        try:
+            _assert_same(name, row.instead.get(name, want), got, row.tolerance)
+        except AssertionError:
+            if kernels or name not in row.instead:
+                raise
+            _assert_same(name, want, got, row.tolerance)
 
 
 def assert_same_signature(source: onnx.ModelProto, output: onnx.ModelProto, results: Sequence[Any]) -> None:
