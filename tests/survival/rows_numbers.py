@@ -104,22 +104,21 @@ def large_integers_that_become_floats() -> Row:
     return Row(model(text), {"x": np.array([2**53 + 1, -(2**53) - 1, 2**63 - 1, 16777217])}, equal())
 
 
-def _untouched(kind: int, name: str, opset: int = 21) -> Row:
+def _untouched(kind: int) -> Row:
     """A type that no kernel computes with, between two chains that it does."""
     text = f"""g (float[4] x) => (float[4] y) {{
         a = Neg(x) b = Cast <to = {kind}> (a) c = Identity(b) d = Cast <to = 1> (c) y = Exp(d) }}"""
-    del name
-    return Row(model(text, opset=opset, ir=10), {"x": np.array([1, -2, 0, 3], np.float32)}, opaque("Cast", "Cast"))
+    return Row(model(text, opset=21, ir=10), {"x": np.array([1, -2, 0, 3], np.float32)}, opaque("Cast", "Cast"))
 
 
 @row
 def eight_bit_floats() -> Row:
-    return _untouched(TensorProto.FLOAT8E4M3FN, "fn")
+    return _untouched(TensorProto.FLOAT8E4M3FN)
 
 
 @row
 def eight_bit_floats_of_another_kind() -> Row:
-    return _untouched(TensorProto.FLOAT8E5M2FNUZ, "fnuz")
+    return _untouched(TensorProto.FLOAT8E5M2FNUZ)
 
 
 @row
@@ -169,7 +168,6 @@ def nothing_is_joined_to_something() -> Row:
     text = """g (float[2,3] x, float[0,3] z) => (float[2,3] y, float[0,3] e) {
         a = Neg(x) c = Concat <axis = 0> (a, z, a) d = Slice(c, from, to) y = Exp(d) f = Slice(c, to, from) e = Neg(f) }"""
     weights = {"from": np.array([1]), "to": np.array([3])}
-    text = text.replace("f = Slice(c, to, from) e = Neg(f)", "f = Slice(c, from, from) e = Neg(f)")
     return Row(model(text, **weights), {"x": floats(2, 3), "z": floats(0, 3)}, equal(), fused_in=())
 
 
@@ -205,7 +203,8 @@ def activations_of_odd_numbers() -> Row:
 
 @row
 def comparisons_of_odd_numbers() -> Row:
-    text = """g (float[18] x, float[18] z) => (bool[18] l, bool[18] g0, bool[18] e, bool[18] n, bool[18] i, bool[18] p) {
+    text = """g (float[18] x, float[18] z)
+        => (bool[18] l, bool[18] g0, bool[18] e, bool[18] n, bool[18] i, bool[18] p) {
         a = Neg(x) l = Less(a, z) g0 = GreaterOrEqual(a, z) e = Equal(a, z) n = IsNaN(a) i = IsInf(a)
         p = IsInf <detect_negative = 0> (a) }"""
     return Row(model(text), {"x": ODD, "z": np.roll(ODD, 1)}, equal(), data=("x", "z"))
@@ -223,7 +222,8 @@ def powers_of_odd_numbers() -> Row:
 @row
 def negative_zero() -> Row:
     text = """g (float[2] x) => (float[2] y, float[2] r, float[2] m) {
-        a = Neg(x) b = Add(a, zero) y = Reciprocal(b) c = Mul(a, one) r = Reciprocal(c) d = Sub(a, zero) m = Reciprocal(d) }"""
+        a = Neg(x) b = Add(a, zero) y = Reciprocal(b) c = Mul(a, one) r = Reciprocal(c)
+        d = Sub(a, zero) m = Reciprocal(d) }"""
     proto = model(text, zero=np.float32(0), one=np.float32(1))
     return Row(proto, {"x": np.array([0, -0.0], np.float32)}, equal())
 
@@ -251,7 +251,8 @@ def extremes_of_infinities() -> Row:
 
 @row
 def means_that_overflow() -> Row:
-    text = "g (float[2,4] x) => (float[2,1] y, float[2,1] z) { a = Neg(x) y = ReduceMean <axes = [1]> (a) z = ReduceL2 <axes = [1]> (a) }"
+    text = """g (float[2,4] x) => (float[2,1] y, float[2,1] z) {
+        a = Neg(x) y = ReduceMean <axes = [1]> (a) z = ReduceL2 <axes = [1]> (a) }"""
     x = np.array([[3e38, 3e38, 3e38, -3e38], [1e20, 2e20, 1, 0]], np.float32)
     return Row(model(text), {"x": x}, equal())
 
