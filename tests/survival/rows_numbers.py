@@ -166,7 +166,8 @@ def a_product_over_nothing() -> Row:
 @row
 def nothing_is_joined_to_something() -> Row:
     text = """g (float[2,3] x, float[0,3] z) => (float[2,3] y, float[0,3] e) {
-        a = Neg(x) c = Concat <axis = 0> (a, z, a) d = Slice(c, from, to) y = Exp(d) f = Slice(c, to, from) e = Neg(f) }"""
+        a = Neg(x) c = Concat <axis = 0> (a, z, a) d = Slice(c, from, to) y = Exp(d)
+        f = Slice(c, to, from) e = Neg(f) }"""
     weights = {"from": np.array([1]), "to": np.array([3])}
     return Row(model(text, **weights), {"x": floats(2, 3), "z": floats(0, 3)}, equal(), fused_in=())
 
