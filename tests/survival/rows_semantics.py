@@ -18,7 +18,7 @@ def chain(op: str, x: Any, shape: str | None = None, *, opset: int = 17, ir: int
     """One operator between two others, so that a kernel has something to join."""
     dims = ",".join(map(str, x.shape))
     out = dims if shape is None else shape
-    text = f"g (float[{dims}] x) => (float[{out}] y) {{ a = Neg(x) b = {op} y = Neg(b) }}"
+    text = f"g (float[{dims}] x) => (float[{out}] y) {{ a = Neg(x) middle = {op} y = Neg(middle) }}"
     return Row(model(text, opset=opset, ir=ir, **more), {"x": x}, equal())
 
 

@@ -49,7 +49,7 @@ def _cases() -> Iterator[Any]:
                 # Kernels of a section are built once, by the worker that tests it.
                 marks = [pytest.mark.xdist_group(section), *_marks(name)]
                 yield pytest.param(
-                    section, name, variant, id=f"{section[5:]}-{name}-{variant.replace(' ', '_')}", marks=group
+                    section, name, variant, id=f"{section[5:]}-{name}-{variant.replace(' ', '_')}", marks=marks
                 )
 
 
