@@ -93,16 +93,12 @@ def clip_with_bounds_the_wrong_way_round() -> Row:
 
 @row
 def clip_without_a_lower_bound() -> Row:
-    # ONNX Runtime takes the least finite number for a bound that is not there.
-    case = _clip(None, 1.0)
-    right = -np.minimum(np.float32(1), -ODD)
-    return Row(case.model, case.feeds, case.expectation, instead={"y": right})
+    return _clip(None, 1.0)
 
 
 @row
 def clip_without_an_upper_bound() -> Row:
-    case = _clip(-1.0, None)
-    return Row(case.model, case.feeds, case.expectation, instead={"y": -np.maximum(np.float32(-1), -ODD)})
+    return _clip(-1.0, None)
 
 
 @row
