@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of Linux's prctl."""
 _MESSAGE_CHARACTERS = 400
+_BFLOAT16, _BFLOAT16_TENSOR = 16, "tensor(bfloat16)"
+"""The element type that numpy lacks and models have all the same: its number in ONNX, and ONNX Runtime's name of it."""
 
 
 class _FailureError(Exception):
@@ -32,6 +34,7 @@ class _Runner:
 
     def __init__(self) -> None:
         self._session: Any = None
+        self._bfloat16 = False
 
     def open(self, model: str, library: str | None, optimize: bool, threads: int, profile: str | None) -> None:
         """Make the session."""
@@ -60,6 +63,8 @@ class _Runner:
             self._session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:
             raise _FailureError("open", f"ONNX Runtime cannot load it: {_first_line(error)}") from error
+        ends = (*self._session.get_inputs(), *self._session.get_outputs())
+        self._bfloat16 = any(end.type == _BFLOAT16_TENSOR for end in ends)
 
     def run(self, feeds: Mapping[str, Array]) -> tuple[tuple[str, Array], ...]:
         """Return the outputs by name."""
@@ -85,10 +90,34 @@ class _Runner:
 
     def _execute(self, feeds: Mapping[str, Array]) -> list[Any]:
         try:
-            values: list[Any] = self._session.run(None, feeds)
+            values: list[Any] = _run_bfloat16(self._session, feeds) if self._bfloat16 else self._session.run(None, feeds)
         except Exception as error:
             raise _FailureError("run", f"ONNX Runtime cannot run it: {_first_line(error)}") from error
         return values
+
+
+def _run_bfloat16(session: Any, feeds: Mapping[str, Array]) -> list[Any]:
+    """Run a model some of whose inputs or outputs are bfloat16, which ONNX Runtime's usual way does not take."""
+    import numpy as np
+    import onnxruntime as ort
+
+    def given(array: Array) -> Any:
+        if array.dtype.name != "bfloat16":
+            return ort.OrtValue.ortvalue_from_numpy(array)
+        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array.copy().view(np.uint16), _BFLOAT16)
+
+    def taken(value: Any) -> Array:
+        if value.element_type() != _BFLOAT16:
+            array: Array = value.numpy()
+            return array
+        import ml_dtypes
+
+        shape = tuple(value.shape())
+        content = ctypes.string_at(value.data_ptr(), 2 * int(np.prod(shape, dtype=np.int64)))
+        return np.frombuffer(content, ml_dtypes.bfloat16).reshape(shape)
+
+    names = [output.name for output in session.get_outputs()]
+    return [taken(v) for v in session.run_with_ort_values(names, {name: given(a) for name, a in feeds.items()})]
 
 
 def _arrays(name: str, value: object) -> list[tuple[str, Array]]:
