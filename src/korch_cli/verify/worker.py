@@ -15,13 +15,12 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from korch_cli.core.ortvalue import Runner
     from korch_cli.core.types import Array
 
 _DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of Linux's prctl."""
 _MESSAGE_CHARACTERS = 400
-_BFLOAT16, _BFLOAT16_TENSOR = 16, "tensor(bfloat16)"
-"""The element type that numpy lacks and models have all the same: its number in ONNX, and ONNX Runtime's name of it."""
 
 
 class _FailureError(Exception):
@@ -34,11 +33,13 @@ class _Runner:
 
     def __init__(self) -> None:
         self._session: Any = None
-        self._bfloat16 = False
+        self._run: Runner
 
     def open(self, model: str, library: str | None, optimize: bool, threads: int, profile: str | None) -> None:
         """Make the session."""
         import onnxruntime as ort
+
+        from korch_cli.core.ortvalue import runner
 
         self._session = None
         ort.disable_telemetry_events()
@@ -63,8 +64,7 @@ class _Runner:
             self._session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:
             raise _FailureError("open", f"ONNX Runtime cannot load it: {_first_line(error)}") from error
-        ends = (*self._session.get_inputs(), *self._session.get_outputs())
-        self._bfloat16 = any(end.type == _BFLOAT16_TENSOR for end in ends)
+        self._run = runner(self._session)
 
     def run(self, feeds: Mapping[str, Array]) -> tuple[tuple[str, Array], ...]:
         """Return the outputs by name."""
@@ -90,34 +90,9 @@ class _Runner:
 
     def _execute(self, feeds: Mapping[str, Array]) -> list[Any]:
         try:
-            values: list[Any] = _run_bfloat16(self._session, feeds) if self._bfloat16 else self._session.run(None, feeds)
+            return self._run(feeds)
         except Exception as error:
             raise _FailureError("run", f"ONNX Runtime cannot run it: {_first_line(error)}") from error
-        return values
-
-
-def _run_bfloat16(session: Any, feeds: Mapping[str, Array]) -> list[Any]:
-    """Run a model some of whose inputs or outputs are bfloat16, which ONNX Runtime's usual way does not take."""
-    import numpy as np
-    import onnxruntime as ort
-
-    def given(array: Array) -> Any:
-        if array.dtype.name != "bfloat16":
-            return ort.OrtValue.ortvalue_from_numpy(array)
-        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array.copy().view(np.uint16), _BFLOAT16)
-
-    def taken(value: Any) -> Array:
-        if value.element_type() != _BFLOAT16:
-            array: Array = value.numpy()
-            return array
-        import ml_dtypes
-
-        shape = tuple(value.shape())
-        content = ctypes.string_at(value.data_ptr(), 2 * int(np.prod(shape, dtype=np.int64)))
-        return np.frombuffer(content, ml_dtypes.bfloat16).reshape(shape)
-
-    names = [output.name for output in session.get_outputs()]
-    return [taken(v) for v in session.run_with_ort_values(names, {name: given(a) for name, a in feeds.items()})]
 
 
 def _arrays(name: str, value: object) -> list[tuple[str, Array]]:
