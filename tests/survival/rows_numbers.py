@@ -289,4 +289,4 @@ def integers_divided_by_zero_never_reach_a_kernel() -> Row:
 def an_element_type_that_does_not_exist() -> Row:
     proto = model("g (float[4] x) => (float[4] y) { y = Neg(x) }")
     proto.graph.input[0].type.tensor_type.elem_type = 99
-    return Row(proto, {}, error(3, "'x'"))
+    return Row(proto, {}, error(3, "99", "x"))
