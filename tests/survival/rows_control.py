@@ -73,6 +73,72 @@ def a_branch_that_is_an_outer_value() -> Row:
 
 
 @row
+def a_branch_that_is_an_outer_value_itself() -> Row:
+    # Neither onnx nor ONNX Runtime take such a graph.
+    text = """g (float[2] x, bool c) => (float[2] y) {
+        h = Relu(x)
+        y = If(c) <then_branch = a () => (float[2] h) { }, else_branch = b () => (float[2] e) { e = Neg(h) }> }"""
+    return Row(model(text), {}, error(3, "h"))
+
+
+@row
+def equal_branches_under_a_condition_that_is_computed() -> Row:
+    text = """g (float[2] x) => (float[2] y) {
+        s = ReduceSum <keepdims = 0> (x) c = Greater(s, zero) h = Exp(x)
+        z = If(c) <then_branch = a () => (float[2] t) { p = Neg(h) t = Abs(p) },
+                  else_branch = b () => (float[2] e) { p = Neg(h) e = Abs(p) }>
+        y = Neg(z) }"""
+    return Row(model(text, zero=np.float32(0)), {"x": floats(2)}, opaque("If"))
+
+
+@row
+def branches_without_operators() -> Row:
+    text = """g (float[2] x, bool c) => (float[2] y) {
+        z = If(c) <then_branch = a () => (float[2] t) { t = Constant <value_floats = [1.0, 2.0]> () },
+                  else_branch = b () => (float[2] e) { e = Constant <value_floats = [3.0, 4.0]> () }>
+        a = Mul(z, x) y = Neg(a) }"""
+    return Row(model(text), {"x": floats(2), "c": np.array(False)}, opaque("If"))
+
+
+@row
+def a_loop_within_a_branch_within_a_loop() -> Row:
+    text = """g (float[2] x, int64 n) => (float[2] y) {
+        h = Exp(x) true = Constant <value = bool {1}> ()
+        last = Loop(n, true, h) <body = b (int64 i, bool go, float[2] s) => (bool on, float[2] t) {
+            on = Identity(go) q = Greater(i, one)
+            t = If(q) <then_branch = p () => (float[2] u) {
+                u = Loop(two, true, s) <body = d (int64 j, bool k, float[2] v) => (bool l, float[2] w) {
+                    l = Identity(k) a = Mul(v, h) w = Tanh(a) }> },
+                       else_branch = r () => (float[2] e) { f = Add(s, x) e = Sigmoid(f) }> }>
+        y = Neg(last) }"""
+    feeds = {"x": floats(2), "n": np.array(4)}
+    return Row(model(text, one=np.array(1), two=np.array(2)), feeds, opaque("Loop", "Loop", "If"))
+
+
+@row
+def a_loop_that_ends_itself() -> Row:
+    text = """g (float x) => (float y, float[M] z) {
+        h = Exp(x) true = Constant <value = bool {1}> ()
+        last, all = Loop(, true, h) <body = b (int64 i, bool go, float s) => (bool on, float t, float o) {
+            t = Mul(s, two) on = Less(t, limit) o = Neg(t) }>
+        y = Neg(last) z = Abs(all) }"""
+    proto = model(text, two=np.float32(2), limit=np.float32(50))
+    return Row(proto, {"x": np.float32(0.5)}, opaque("Loop"))
+
+
+@row
+def a_scan_backwards_along_another_axis() -> Row:
+    text = """g (float[2] x, float[2,4] q) => (float[2] y, float[2,4] z) {
+        h = Exp(x)
+        last, all = Scan <num_scan_inputs = 1, scan_input_axes = [1], scan_input_directions = [1],
+            scan_output_axes = [1], scan_output_directions = [1],
+            body = b (float[2] s, float[2] e) => (float[2] t, float[2] o) {
+                p = Mul(s, e) t = Tanh(p) o = Sigmoid(t) }> (h, q)
+        y = Neg(last) z = Abs(all) }"""
+    return Row(model(text), {"x": floats(2), "q": floats(2, 4)}, opaque("Scan"))
+
+
+@row
 def branches_of_different_shapes() -> Row:
     text = """g (float[4] x, bool c) => (float[N] y) {
         h = Exp(x)
@@ -80,7 +146,7 @@ def branches_of_different_shapes() -> Row:
                   else_branch = b () => (float[2] e) { e = Slice(h, z, two) }>
         y = Neg(a)
     }"""
-    weights = {"z": np.array([0]), "two": np.array([2])}
+    weights: dict[str, Any] = {"z": np.array([0]), "two": np.array([2])}
     return Row(model(text, **weights), {"x": floats(4), "c": np.array(False)}, opaque("If"))
 
 

@@ -12,18 +12,18 @@ _TEXT = "g (float[2,4] x) => (float[2,3] y) { a = Relu(x) m = MatMul(a, w) y = N
 _WEIGHT = floats(4, 3)
 
 
-def _outside(location: str, **entries: object) -> onnx.ModelProto:
+def _outside(location: str, **entries: Any) -> onnx.ModelProto:
     proto = model(_TEXT)
     proto.graph.initializer.append(external("w", (4, 3), location, **entries))
     return proto
 
 
-def _stored(location: str, content: bytes, **entries: object) -> Row:
+def _stored(location: str, content: bytes, **entries: Any) -> Row:
     proto = _outside(location, **entries)
     return Row(proto, {"x": floats(2, 4)}, equal(), files={location: content})
 
 
-def _refused(location: str, *words: str, files: dict[str, Any] | None = None, **entries: object) -> Row:
+def _refused(location: str, *words: str, files: dict[str, Any] | None = None, **entries: Any) -> Row:
     return Row(_outside(location, **entries), {}, error(3, "w", *words), files=files or {})
 
 

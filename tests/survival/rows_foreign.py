@@ -14,7 +14,7 @@ from survival_row import Outputs, Row, equal, error, floats, integers, model, op
 def a_sequence_that_is_split_and_indexed() -> Row:
     text = """g (float[4,3] x) => (float[2,3] y) {
         a = Relu(x) s = SplitToSequence(a, two) e = SequenceAt(s, last) y = Neg(e) }"""
-    weights = {"two": np.array(2), "last": np.array(-1)}
+    weights: dict[str, Any] = {"two": np.array(2), "last": np.array(-1)}
     return Row(model(text, **weights), {"x": floats(4, 3)}, opaque("SplitToSequence", "SequenceAt"))
 
 
@@ -122,7 +122,7 @@ def bernoulli_and_multinomial() -> Row:
     return Row(model(text), {"x": floats(1, 64)}, opaque("Bernoulli", "Multinomial"), judge=_is_drawn_from_two)
 
 
-class Foo(OpRun):  # type: ignore[misc]
+class Foo(OpRun):
     """An operator that neither onnx nor ONNX Runtime knows: twice its operand, in half as many rows."""
 
     op_domain = "my.domain"
@@ -179,7 +179,7 @@ def quantized_operators() -> Row:
 def recurrent_layers() -> Row:
     text = """g (float[5,2,3] x) => (float[5,1,2,4] y, float[1,2,4] c) {
         a = Exp(x) o, h, k = LSTM <hidden_size = 4> (a, w, r, b, , h0) y = Neg(o) c = Abs(k) }"""
-    weights = {"w": floats(1, 16, 3), "r": floats(1, 16, 4), "b": floats(1, 32), "h0": floats(1, 2, 4)}
+    weights: dict[str, Any] = {"w": floats(1, 16, 3), "r": floats(1, 16, 4), "b": floats(1, 32), "h0": floats(1, 2, 4)}
     return Row(model(text, **weights), {"x": floats(5, 2, 3)}, opaque("LSTM"))
 
 
@@ -201,7 +201,7 @@ def a_sort_between_two_chains() -> Row:
 def boxes_that_suppress_each_other() -> Row:
     text = """g (float[1,6,4] x, float[1,2,6] s) => (int64[N,3] y, float[1,2,6] p) {
         b = Abs(x) p = Sigmoid(s) y = NonMaxSuppression(b, p, k, t) }"""
-    weights = {"k": np.array([3]), "t": np.array([0.5], np.float32)}
+    weights: dict[str, Any] = {"k": np.array([3]), "t": np.array([0.5], np.float32)}
     feeds = {"x": floats(1, 6, 4), "s": floats(1, 2, 6)}
     return Row(model(text, **weights), feeds, opaque("NonMaxSuppression"), data=("x", "s"))
 

@@ -12,7 +12,7 @@ INF, NAN = np.inf, np.nan
 ODD = np.array(
     [0, -0.0, INF, -INF, NAN, 1e-45, -1e-45, 1e-38, 3e38, -3e38, 0.5, -0.5, 1.5, 2.5, -2.5, 88.8, -104, 7], np.float32
 )
-_NAMES = {"float": np.float32, "double": np.float64, "float16": np.float16}
+_NAMES: dict[str, Any] = {"float": np.float32, "double": np.float64, "float16": np.float16}
 _NAMES |= {f"{u}int{b}": np.dtype(f"{u}int{b}").type for u in ("", "u") for b in (8, 16, 32, 64)}
 
 
@@ -168,7 +168,7 @@ def nothing_is_joined_to_something() -> Row:
     text = """g (float[2,3] x, float[0,3] z) => (float[2,3] y, float[0,3] e) {
         a = Neg(x) c = Concat <axis = 0> (a, z, a) d = Slice(c, from, to) y = Exp(d)
         f = Slice(c, to, from) e = Neg(f) }"""
-    weights = {"from": np.array([1]), "to": np.array([3])}
+    weights: dict[str, Any] = {"from": np.array([1]), "to": np.array([3])}
     return Row(model(text, **weights), {"x": floats(2, 3), "z": floats(0, 3)}, equal(), fused_in=())
 
 
@@ -215,7 +215,12 @@ def comparisons_of_odd_numbers() -> Row:
 def powers_of_odd_numbers() -> Row:
     text = """g (float[6] x, float[6] e) => (float[6] y, float[6] s, float[6] h, float[6] i, float[6] c) {
         a = Neg(x) y = Pow(a, e) s = Pow(a, two) h = Pow(a, half) i = Pow(a, minus) c = Pow(a, whole) }"""
-    weights = {"two": np.float32(2), "half": np.float32(0.5), "minus": np.float32(-1), "whole": np.array(3)}
+    weights: dict[str, Any] = {
+        "two": np.float32(2),
+        "half": np.float32(0.5),
+        "minus": np.float32(-1),
+        "whole": np.array(3),
+    }
     feeds = {"x": np.array([0, -2, 3, -INF, NAN, 1], np.float32), "e": np.array([0, 2, -1.5, 2, 0, NAN], np.float32)}
     return Row(model(text, **weights), feeds, equal(), data=("x", "e"))
 
@@ -240,9 +245,8 @@ def _extremes(x: Any, right: dict[str, Any]) -> Row:
 def extremes_of_what_is_no_number() -> Row:
     # ONNX Runtime loses NaN or keeps it according to its place; a kernel always keeps it.
     x = np.array([[NAN, 1], [2, NAN], [NAN, NAN], [42, -42]], np.float32)
-    keep = {"axis": 1, "keepdims": True}
-    one = np.float32(1)
-    return _extremes(x, {"y": x.max(**keep), "z": x.min(**keep), "p": np.maximum(x, one), "q": np.minimum(x, one)})
+    one, most, least = np.float32(1), x.max(axis=1, keepdims=True), x.min(axis=1, keepdims=True)
+    return _extremes(x, {"y": most, "z": least, "p": np.maximum(x, one), "q": np.minimum(x, one)})
 
 
 @row

@@ -20,7 +20,7 @@ def _resize(attributes: str, inputs: str, size: tuple[int, int], opset: int = 13
     return _chain(op, floats(1, 2, 3, 4), f"1,2,{size[0]},{size[1]}", opset=opset, **weights)
 
 
-_TWICE = {"s": np.array([1, 1, 2, 2], np.float32)}
+_TWICE: dict[str, Any] = {"s": np.array([1, 1, 2, 2], np.float32)}
 
 
 @row
@@ -35,7 +35,11 @@ def resize_by_sizes_alone() -> Row:
 
 @row
 def resize_with_empty_scales() -> Row:
-    weights = {"roi": np.zeros(0, np.float32), "s": np.zeros(0, np.float32), "n": np.array([1, 2, 5, 9])}
+    weights: dict[str, Any] = {
+        "roi": np.zeros(0, np.float32),
+        "s": np.zeros(0, np.float32),
+        "n": np.array([1, 2, 5, 9]),
+    }
     return _resize('mode = "linear"', "roi, s, n", (5, 9), opset=11, **weights)
 
 
@@ -140,13 +144,13 @@ def dropout_told_from_outside_whether_to_train() -> Row:
 
 @row
 def group_normalization_of_opset_18() -> Row:
-    weights = {"s": floats(2), "b": floats(2, seed=1)}
+    weights: dict[str, Any] = {"s": floats(2), "b": floats(2, seed=1)}
     return _chain("GroupNormalization <num_groups = 2> (a, s, b)", floats(2, 4, 3), "2,4,3", opset=18, **weights)
 
 
 @row
 def group_normalization_of_opset_21() -> Row:
-    weights = {"s": floats(4), "b": floats(4, seed=1)}
+    weights: dict[str, Any] = {"s": floats(4), "b": floats(4, seed=1)}
     return _chain("GroupNormalization <num_groups = 2> (a, s, b)", floats(2, 4, 3), "2,4,3", opset=21, ir=10, **weights)
 
 
@@ -164,7 +168,7 @@ def a_written_out_layer_normalization_that_drops_its_axis() -> Row:
         m = ReduceMean <axes = [-1], keepdims = 0> (x) d = Sub(x, m) q = Mul(d, d)
         v = ReduceMean <axes = [-1], keepdims = 0> (q) e = Add(v, eps) r = Sqrt(e) n = Div(d, r) w = Mul(n, s)
         y = Add(w, b) }"""
-    weights = {"eps": np.float32(1e-5), "s": floats(4), "b": floats(4, seed=1)}
+    weights: dict[str, Any] = {"eps": np.float32(1e-5), "s": floats(4), "b": floats(4, seed=1)}
     return Row(model(text, **weights), {"x": floats(4, 4)}, equal())
 
 
@@ -173,7 +177,7 @@ def a_written_out_layer_normalization_that_grows() -> Row:
     text = """g (float[1,1] x) => (float[1,2] y) {
         m = ReduceMean <axes = [-1]> (x) d = Sub(x, m) q = Mul(d, d) v = ReduceMean <axes = [-1]> (q)
         e = Add(v, eps) r = Sqrt(e) n = Div(d, r) w = Mul(n, s) y = Add(w, b) }"""
-    weights = {"eps": np.float32(1e-5), "s": floats(2), "b": floats(2, seed=1)}
+    weights: dict[str, Any] = {"eps": np.float32(1e-5), "s": floats(2), "b": floats(2, seed=1)}
     return Row(model(text, **weights), {"x": floats(1, 1)}, equal())
 
 
@@ -234,7 +238,7 @@ def padding_that_takes_away() -> Row:
 def padding_with_a_number_and_by_reflection() -> Row:
     text = """g (float[4,5] x) => (float[7,5] y, float[8,9] z, float[5,6] e) {
         a = Neg(x) y = Pad(a, p, c) z = Pad <mode = "reflect"> (a, q) e = Pad <mode = "edge"> (a, r) }"""
-    weights = {
+    weights: dict[str, Any] = {
         "p": np.array([1, 0, 2, 0]),
         "q": np.array([2, 2, 2, 2]),
         "r": np.array([1, 0, 0, 1]),
@@ -250,7 +254,7 @@ def padding_around() -> Row:
 
 @row
 def slices_backwards_and_beyond() -> Row:
-    weights = {
+    weights: dict[str, Any] = {
         "s": np.array([-1, 1]),
         "e": np.array([-(2**63), 2**63 - 1]),
         "x0": np.array([0, 1]),
@@ -263,7 +267,11 @@ def slices_backwards_and_beyond() -> Row:
 def gathering_with_negative_indices() -> Row:
     text = """g (float[5,3] x) => (float[2,2,3] y, float[1] z, float s) {
         a = Neg(x) y = Gather(a, i) z = GatherND(a, j) b = Gather(z, zero) s = Exp(b) }"""
-    weights = {"i": np.array([[-1, 0], [2, -5]], np.int32), "j": np.array([[4, -1]]), "zero": np.array(-1)}
+    weights: dict[str, Any] = {
+        "i": np.array([[-1, 0], [2, -5]], np.int32),
+        "j": np.array([[4, -1]]),
+        "zero": np.array(-1),
+    }
     return Row(model(text, **weights), {"x": floats(5, 3)}, equal())
 
 
@@ -284,7 +292,7 @@ def channels_into_space_both_ways() -> Row:
     text = """g (float[1,8,2,3] x) => (float[1,2,4,6] y, float[1,2,4,6] z, float[1,32,1,1] s) {
         a = Neg(x) y = DepthToSpace <blocksize = 2, mode = "CRD"> (a) z = DepthToSpace <blocksize = 2> (a)
         c = Slice(a, b, e, w) s = SpaceToDepth <blocksize = 2> (c) }"""
-    weights = {"b": np.array([0]), "e": np.array([2]), "w": np.array([3])}
+    weights: dict[str, Any] = {"b": np.array([0]), "e": np.array([2]), "w": np.array([3])}
     return Row(model(text, **weights), {"x": floats(1, 8, 2, 3)}, equal())
 
 
@@ -342,7 +350,7 @@ def an_opset_from_before_broadcasting() -> Row:
 @row
 def numbers_of_classes_as_vectors() -> Row:
     text = "g (int64[4] x) => (float[4,3] y) { a = Neg(x) b = OneHot <axis = -1> (a, depth, values) y = Neg(b) }"
-    weights = {"depth": np.array(3), "values": np.array([0.5, 2], np.float32)}
+    weights: dict[str, Any] = {"depth": np.array(3), "values": np.array([0.5, 2], np.float32)}
     return Row(model(text, **weights), {"x": np.array([0, -1, -5, 2])}, equal())
 
 

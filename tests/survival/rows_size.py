@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from survival_row import Row, equal, floats, model, opaque, row
 
@@ -26,7 +28,7 @@ def a_chain_of_a_hundred_unknown_nodes() -> Row:
 def a_value_with_thirty_readers() -> Row:
     nodes = " ".join(f"a{i} = Mul(h, k{i % 7})" for i in range(30))
     names = ", ".join(f"a{i}" for i in range(30))
-    weights = {f"k{i}": np.float32(i - 3) for i in range(7)}
+    weights: dict[str, Any] = {f"k{i}": np.float32(i - 3) for i in range(7)}
     text = f"g (float[4] x) => (float[4] y) {{ h = Exp(x) {nodes} s = Sum({names}) y = Tanh(s) }}"
     return Row(model(text, **weights), {"x": floats(4)}, equal(), variants=("as is",))
 
@@ -45,7 +47,7 @@ def a_node_with_a_hundred_inputs() -> Row:
 def twenty_outputs() -> Row:
     signature = ", ".join(f"float[3] y{i}" for i in range(20))
     nodes = " ".join(f"y{i} = Add(h, k{i})" for i in range(20))
-    weights = {f"k{i}": np.float32(i) for i in range(20)}
+    weights: dict[str, Any] = {f"k{i}": np.float32(i) for i in range(20)}
     return Row(
         model(f"g (float[3] x) => ({signature}) {{ h = Exp(x) {nodes} }}", **weights),
         {"x": floats(3)},
@@ -68,7 +70,7 @@ def a_grid_in_which_all_depend_on_all() -> Row:
             operands = ", ".join(f"t{layer}_{j}" for j in range(4))
             nodes.append(f"s{layer}_{i} = Sum({operands}) t{layer + 1}_{i} = Mul(s{layer}_{i}, k{i})")
     start = " ".join(f"t0_{i} = Mul(x, k{i})" for i in range(4))
-    weights = {f"k{i}": np.float32(0.1 * (i - 2)) for i in range(4)}
+    weights: dict[str, Any] = {f"k{i}": np.float32(0.1 * (i - 2)) for i in range(4)}
     text = f"g (float[3] x) => (float[3] y) {{ {start} {' '.join(nodes)} y = Neg(t5_3) }}"
     return Row(model(text, **weights), {"x": floats(3)}, equal(), variants=("as is",))
 
@@ -106,7 +108,9 @@ def equal_layers_that_share_a_kernel() -> Row:
         f"m{i} = MatMul(t{i}, w{i}) b{i} = Add(m{i}, c{i}) s{i} = Sigmoid(b{i}) t{i + 1} = Mul(b{i}, s{i})"
         for i in range(6)
     )
-    weights = {f"w{i}": floats(8, 8, seed=i) / 3 for i in range(6)} | {f"c{i}": floats(8, seed=i) for i in range(6)}
+    weights: dict[str, Any] = {f"w{i}": floats(8, 8, seed=i) / 3 for i in range(6)} | {
+        f"c{i}": floats(8, seed=i) for i in range(6)
+    }
     return Row(model(f"g (float[2,8] t0) => (float[2,8] t6) {{ {layers} }}", **weights), {"t0": floats(2, 8)}, equal())
 
 

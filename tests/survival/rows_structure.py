@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
@@ -15,7 +17,7 @@ _CONV_BN = """g (float[1,3,8,8] x, float[4,3,3,3] w, float[4] s, float[4] b, flo
 }"""
 
 
-def _conv_weights() -> dict[str, np.ndarray]:
+def _conv_weights() -> dict[str, Any]:
     return {
         "w": floats(4, 3, 3, 3),
         "s": floats(4),
@@ -58,7 +60,7 @@ def heads_with_equal_constant_shapes() -> Row:
     )
     outputs = ", ".join(f"float[1,4,N] y{i}" for i in range(3))
     text = f"g (float[1,3,H,W] x) => ({outputs}) {{ r = Relu(x) {heads} }}"
-    shapes = {f"t{i}": np.array([1, 4, -1]) for i in range(3)}
+    shapes: dict[str, Any] = {f"t{i}": np.array([1, 4, -1]) for i in range(3)}
     proto = model(text, **_conv_weights(), **shapes)
     return Row(proto, {"x": floats(1, 3, 6, 5)}, equal())
 
@@ -318,7 +320,7 @@ def a_dynamic_batch_that_a_reshape_reads() -> Row:
     text = """g (float[N,3,4] x) => (float[N,12] y) {
         s = Shape(x) n = Gather <axis = 0> (s, zero) u = Unsqueeze(n, axes) t = Concat <axis = 0> (u, rest)
         a = Reshape(x, t) y = Relu(a) }"""
-    weights = {"zero": np.array(0), "axes": np.array([0]), "rest": np.array([-1])}
+    weights: dict[str, Any] = {"zero": np.array(0), "axes": np.array([0]), "rest": np.array([-1])}
     return Row(model(text, **weights), {"x": floats(2, 3, 4)}, equal())
 
 
@@ -357,7 +359,7 @@ def the_long_name_of_the_default_domain_in_shape_arithmetic() -> Row:
     text = """g (float[N,6] x) => (float[M,3] y) {
         s = Shape(x) n = Gather(s, zero) m = Mul(n, two) t = Concat <axis = 0> (m, three)
         r = Reshape(x, t) y = Relu(r) }"""
-    weights = {"zero": np.array([0]), "two": np.array([2]), "three": np.array([3])}
+    weights: dict[str, Any] = {"zero": np.array([0]), "two": np.array([2]), "three": np.array([3])}
     proto = model(text, opset=0, domains={"ai.onnx": 17}, **weights)
     for node in proto.graph.node:
         node.domain = "ai.onnx"
