@@ -263,8 +263,9 @@ def variances_in_half_precision() -> Row:
 
 @row
 def variances_that_half_precision_cannot_hold() -> Row:
-    # The squares are infinite: the model says so, and normalizing with more room would be another model.
-    return _half_normalization(800)
+    # The squares are infinite, and a kernel says so; ONNX Runtime has no such operators on a CPU and widens them all.
+    case = _half_normalization(800)
+    return Row(case.model, case.feeds, case.expectation, instead={"y": case.feeds["x"] * np.float16(0)})
 
 
 @row
