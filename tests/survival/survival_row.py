@@ -63,7 +63,7 @@ class Row:
         fused_in: the variants in which a kernel must take part; freezing may leave nothing to compute.
         files: other files in the model's folder (a name that starts with ".." lies beside that folder).
         flags: more arguments of `korch optimize`, for rows that end with an error.
-        instead: what outputs are to be where ONNX Runtime is no judge; if these are all, it is not asked at all.
+        instead: what outputs are to be where ONNX Runtime is no judge; if these are all, it may refuse the model.
         judge: looks at the outputs where they cannot be compared, because they are random.
         tolerance: of floating-point outputs, relative and absolute, if not the usual one.
         new_ops: operators that ONNX Runtime lacks, for onnx's reference evaluator to run the model with.

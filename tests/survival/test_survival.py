@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +74,7 @@ def test_nothing_breaks(batch: Callable[[str], Batch], section: str, name: str, 
     before = onnx.load(str(fused.source), load_external_data=False)
     after = onnx.load(str(fused.output), load_external_data=False)
     names = [info.name for info in before.graph.output]
-    told = all(name in row.instead for name in names)
-    expected = list(row.instead.values()) if told else run(fused.source, fused.feeds, None, row.new_ops)
+    expected = _expected(fused, names)
     for kernels in (None,) if row.new_ops else (library, None):
         found = run(fused.output, fused.feeds, kernels, row.new_ops)
         if row.judge is None:
@@ -86,6 +85,17 @@ def test_nothing_breaks(batch: Callable[[str], Batch], section: str, name: str, 
     assert_same_frame(before, after, fused.kernels)
     assert_sound(after, before)
     _assert_expected(fused, variant, operators(after))
+
+
+def _expected(fused: Fused, names: Sequence[str]) -> list[Any]:
+    """What ONNX Runtime makes of the source; it may refuse a source of which the row says everything."""
+    row = fused.row
+    try:
+        return run(fused.source, fused.feeds, None, row.new_ops)
+    except Exception:
+        if any(name not in row.instead for name in names):
+            raise
+        return [row.instead[name] for name in names]
 
 
 def _assert_expected(fused: Fused, variant: str, left: list[str]) -> None:
