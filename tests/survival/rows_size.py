@@ -9,11 +9,11 @@ from survival_row import Row, equal, floats, model, opaque, row
 
 
 @row
-def a_chain_of_a_thousand_nodes() -> Row:
+def a_chain_of_three_hundred_nodes() -> Row:
     steps = ("Neg", "Tanh", "Abs", "Sqrt", "Sigmoid")
-    nodes = " ".join(f"t{i + 1} = {steps[i % len(steps)]}(t{i})" for i in range(1000))
+    nodes = " ".join(f"t{i + 1} = {steps[i % len(steps)]}(t{i})" for i in range(300))
     return Row(
-        model(f"g (float[8] t0) => (float[8] t1000) {{ {nodes} }}"), {"t0": floats(8)}, equal(), variants=("as is",)
+        model(f"g (float[8] t0) => (float[8] t300) {{ {nodes} }}"), {"t0": floats(8)}, equal(), variants=("as is",)
     )
 
 
@@ -25,9 +25,9 @@ def a_chain_of_a_hundred_unknown_nodes() -> Row:
 
 
 @row
-def a_value_with_thirty_readers() -> Row:
-    nodes = " ".join(f"a{i} = Mul(h, k{i % 7})" for i in range(30))
-    names = ", ".join(f"a{i}" for i in range(30))
+def a_value_with_nine_readers() -> Row:
+    nodes = " ".join(f"a{i} = Mul(h, k{i % 7})" for i in range(9))
+    names = ", ".join(f"a{i}" for i in range(9))
     weights: dict[str, Any] = {f"k{i}": np.float32(i - 3) for i in range(7)}
     text = f"g (float[4] x) => (float[4] y) {{ h = Exp(x) {nodes} s = Sum({names}) y = Tanh(s) }}"
     return Row(model(text, **weights), {"x": floats(4)}, equal(), variants=("as is",))
@@ -44,10 +44,10 @@ def a_node_with_a_hundred_inputs() -> Row:
 
 
 @row
-def twenty_outputs() -> Row:
-    signature = ", ".join(f"float[3] y{i}" for i in range(20))
-    nodes = " ".join(f"y{i} = Add(h, k{i})" for i in range(20))
-    weights: dict[str, Any] = {f"k{i}": np.float32(i) for i in range(20)}
+def twelve_outputs() -> Row:
+    signature = ", ".join(f"float[3] y{i}" for i in range(12))
+    nodes = " ".join(f"y{i} = Add(h, k{i})" for i in range(12))
+    weights: dict[str, Any] = {f"k{i}": np.float32(i) for i in range(12)}
     return Row(
         model(f"g (float[3] x) => ({signature}) {{ h = Exp(x) {nodes} }}", **weights),
         {"x": floats(3)},
@@ -65,13 +65,13 @@ def diamonds_in_a_row() -> Row:
 @row
 def a_grid_in_which_all_depend_on_all() -> Row:
     nodes = []
-    for layer in range(5):
-        for i in range(4):
-            operands = ", ".join(f"t{layer}_{j}" for j in range(4))
+    for layer in range(2):
+        for i in range(3):
+            operands = ", ".join(f"t{layer}_{j}" for j in range(3))
             nodes.append(f"s{layer}_{i} = Sum({operands}) t{layer + 1}_{i} = Mul(s{layer}_{i}, k{i})")
-    start = " ".join(f"t0_{i} = Mul(x, k{i})" for i in range(4))
-    weights: dict[str, Any] = {f"k{i}": np.float32(0.1 * (i - 2)) for i in range(4)}
-    text = f"g (float[3] x) => (float[3] y) {{ {start} {' '.join(nodes)} y = Neg(t5_3) }}"
+    start = " ".join(f"t0_{i} = Mul(x, k{i})" for i in range(3))
+    weights: dict[str, Any] = {f"k{i}": np.float32(0.1 * (i - 2)) for i in range(3)}
+    text = f"g (float[3] x) => (float[3] y) {{ {start} {' '.join(nodes)} y = Neg(t2_2) }}"
     return Row(model(text, **weights), {"x": floats(3)}, equal(), variants=("as is",))
 
 
