@@ -132,15 +132,15 @@ def test_paths_may_be_relative_and_odd(tmp_path: Path, elsewhere: Path) -> None:
     _assert_untouched(elsewhere)
 
 
-@pytest.mark.slow
-def test_the_weights_of_the_input_are_never_overwritten(tmp_path: Path, elsewhere: Path) -> None:
-    source = _model_with_weights(tmp_path / "in", location="out.onnx.data")
-    weights = (source.parent / "out.onnx.data").read_bytes()
+@pytest.mark.parametrize("location", ["out.onnx.data", "out.onnx", "out.korch.so", "out.plan.json"])
+def test_the_weights_of_the_input_are_never_overwritten(tmp_path: Path, elsewhere: Path, location: str) -> None:
+    source = _model_with_weights(tmp_path / "in", location=location)
+    weights = (source.parent / location).read_bytes()
     result = _optimize(source, source.with_name("out.onnx"))
-    assert (source.parent / "out.onnx.data").read_bytes() == weights
+    assert (source.parent / location).read_bytes() == weights
     assert result.exit_code == 2, result.output
-    assert "out.onnx.data" in result.stderr
-    assert {path.name for path in source.parent.iterdir()} == {"in.onnx", "out.onnx.data"}
+    assert location in result.stderr
+    assert {path.name for path in source.parent.iterdir()} == {"in.onnx", location}
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Plans to files: the output model, the source of its library, the plan document."""
 
 from korch_cli.emit.files import copy_model as copy_model
+from korch_cli.emit.files import require_apart as require_apart
 from korch_cli.emit.files import save_model as save_model
 from korch_cli.emit.files import staging as staging
 from korch_cli.emit.files import write_set as write_set

@@ -16,7 +16,7 @@ from korch_cli.core.model import Model
 from korch_cli.core.progress import Progress
 from korch_cli.core.record import OptimizeRecord
 from korch_cli.core.types import Array
-from korch_cli.emit import save_model, staging
+from korch_cli.emit import require_apart, save_model, staging
 from korch_cli.fission import fission
 from korch_cli.load import load
 from korch_cli.measure import ProfileStore, calibrate, default_folder, machine_identity
@@ -46,6 +46,7 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
         KorchError: with the exit code that says whose fault it is; nothing is written then.
     """
     require_onnxruntime()
+    require_apart(settings.source, settings.files)
     clock = _Clock()
     with staging(settings.output.parent) as staged, tempfile.TemporaryDirectory(prefix="korch-") as scratch:
         prepared = Path(scratch) / "prepared.onnx"
