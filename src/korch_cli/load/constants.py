@@ -1,4 +1,4 @@
-"""Initializers and nodes: which are constant, what nothing needs any more, and the order in which they stand."""
+"""Initializers: which are constant, how a node becomes one, and what nothing needs any more."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from korch_cli.load.structure import reads, sorted_nodes, subgraphs
+from korch_cli.load.structure import reads
 
 _FIRST_IR_WITH_DEFAULTS = 4
 """From this IR version on an initializer need not be a graph input, and one that is can be replaced by the caller."""
@@ -80,18 +80,6 @@ def remove_dead(proto: onnx.ModelProto) -> None:
     _keep(graph.input, lambda info: info.name not in dead)
     made = {name for node in graph.node for name in node.output}
     _keep(graph.value_info, lambda info: info.name in made)
-
-
-def sort(graph: onnx.GraphProto) -> None:
-    """Put the nodes of a graph and of its subgraphs in an order in which they can run.
-
-    Raises:
-        ModelError: nodes wait for each other.
-    """
-    for node in graph.node:
-        for inside in subgraphs(node):
-            sort(inside)
-    replace_nodes(graph, sorted_nodes(graph))
 
 
 def replace_nodes(graph: onnx.GraphProto, nodes: list[onnx.NodeProto]) -> None:

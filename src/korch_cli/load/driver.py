@@ -6,12 +6,13 @@ from pathlib import Path
 
 from korch_cli.core.model import Bindings, Model
 from korch_cli.load.bind import bind
-from korch_cli.load.constants import lift_constants, sort
+from korch_cli.load.constants import lift_constants
 from korch_cli.load.describe import describe
 from korch_cli.load.domain import name_default_domain
 from korch_cli.load.fold import fold
 from korch_cli.load.infer import take_stated
 from korch_cli.load.inline import inline
+from korch_cli.load.order import sort
 from korch_cli.load.read import read_model
 
 
