@@ -213,3 +213,64 @@ def indices_that_come_from_outside() -> Row:
         d = ScatterElements <axis = 0, reduction = "add"> (a, c, b) z = Abs(d) }"""
     feeds = {"x": floats(5, 3), "i": integers(4, low=-5, high=5)}
     return Row(model(text, opset=18, one=np.array([1])), feeds, equal())
+
+
+def _unfed(kind: str, nodes: str, **weights: Any) -> Row:
+    """An input for which `korch optimize` has no values to compare the outputs on."""
+    text = f"g ({kind} odd, float[2] x) => (float[2] y) {{ {nodes} a = Exp(x) y = Neg(a) }}"
+    return Row(model(text, opset=21, ir=10, **weights), {}, error(3, "odd", "cannot be fed"))
+
+
+@row
+def a_sequence_that_cannot_be_fed() -> Row:
+    return _unfed("seq(float[2])", "e = SequenceAt(odd, zero)", zero=np.array(0))
+
+
+@row
+def an_optional_value_that_cannot_be_fed() -> Row:
+    return _unfed("optional(float[2])", "p = OptionalHasElement(odd)")
+
+
+@row
+def an_eight_bit_float_that_cannot_be_fed() -> Row:
+    return _unfed("float8e4m3fn[2]", "c = Cast <to = 1> (odd)")
+
+
+@row
+def a_four_bit_integer_that_cannot_be_fed() -> Row:
+    return _unfed("int4[2]", "c = Cast <to = 1> (odd)")
+
+
+@row
+def a_complex_number_that_cannot_be_fed() -> Row:
+    return _unfed("complex64[2]", "c = Identity(odd)")
+
+
+def _wrong(text: str, *words: str) -> Row:
+    """A model that ONNX Runtime refuses, for a reason that korch passes on."""
+    return Row(model(text), {}, error(3, "ONNX Runtime", *words))
+
+
+@row
+def operands_of_two_types() -> Row:
+    return _wrong("g (float[4] x, int64[4] z) => (float[4] y) { y = Add(x, z) }", "Add")
+
+
+@row
+def operands_that_do_not_fit() -> Row:
+    return _wrong("g (float[4] x, float[3] z) => (float[4] y) { y = Add(x, z) }", "Add", "dimensions")
+
+
+@row
+def too_few_operands() -> Row:
+    return _wrong("g (float[4] x) => (float[4] y) { y = Add(x) }", "Add")
+
+
+@row
+def an_axis_that_is_not_there() -> Row:
+    return _wrong("g (float[4] x) => (float[4] y) { y = Softmax <axis = 7> (x) }", "axis")
+
+
+@row
+def an_output_of_another_type_than_stated() -> Row:
+    return _wrong("g (float[4] x) => (int64[4] y) { a = Neg(x) y = Exp(a) }", "y")
