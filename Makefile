@@ -29,7 +29,7 @@ demo: $(VENV)/.run ## optimize, verify and profile a real model (PP-OCRv4 text r
 	$(KORCH) profile $(DEMO_OUT) --against $(DEMO_IN) --shape $(DEMO_SHAPE)
 
 test: lint ## check style, types and import rules, and run all tests
-	$(RUN) -m pytest -n auto --dist loadgroup
+	$(RUN) -m pytest -n auto
 
 lint: $(VENV)/.dev ## check style and types
 	$(BIN)/ruff check .

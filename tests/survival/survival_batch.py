@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
+import shutil
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +14,13 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import numpy_helper
-from survival_row import ROWS, Error, Row
+from survival_row import ROWS, SECTIONS, Error, Row
 
 from korch_cli.core.model import Bindings
 from korch_cli.pipeline import Fusion, build_fusions, plan_fusion
 from korch_cli.toolchain import find_compiler
+
+_LIBRARY, _RESULTS = "kernels.so", "results.json"
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class Fused:
     feeds: Mapping[str, Any]
     output: Path
     kernels: int = 0
-    failure: Exception | None = None
+    failure: str = ""
 
 
 def variants_of(row: Row) -> list[str]:
@@ -57,42 +63,74 @@ def write(row: Row, variant: str, folder: Path) -> tuple[Path, Bindings, dict[st
             place.hardlink_to(folder / content.target)
         else:
             place.symlink_to(content.target)
-    path = folder / "in.onnx"
-    feeds = {n: f if f is None or isinstance(f, list) else np.asarray(f) for n, f in row.feeds.items()}
+    path, feeds = _source(folder), feeds_of(row, variant)
     if isinstance(row.model, bytes):
         path.write_bytes(row.model)
         return path, Bindings({}, {}), feeds
     proto = onnx.ModelProto.FromString(row.model.SerializeToString())
     if variant == "frozen":
         for name in _frozen_names(row):
-            _freeze(proto, name, feeds.pop(name))
+            _freeze(proto, name, np.asarray(row.feeds[name]))
     bindings = _make_symbolic(proto, feeds) if variant == "symbolic" else Bindings({}, _open_shapes(proto, feeds))
     path.write_bytes(proto.SerializeToString())
     return path, bindings, feeds
 
 
-def fuse(names: Sequence[str], folder: Path, jobs: int) -> tuple[dict[tuple[str, str], Fused], Path]:
-    """Fuse whatever can be fused in all variants of these rows; return them by name and variant, and their library."""
-    results: dict[tuple[str, str], Fused] = {}
-    plans: dict[tuple[str, str], Fusion] = {}
+def fuse(names: Sequence[str], folder: Path, jobs: int) -> None:
+    """Fuse whatever can be fused in all variants of these rows, into one library; `folder` keeps what comes of it."""
+    plans: dict[Path, Fusion] = {}
+    failures: dict[str, str] = {}
     for name in names:
         row = ROWS[name]()
         for variant in variants_of(row):
-            place = folder / name / variant.replace(" ", "_")
-            source, bindings, feeds = write(row, variant, place)
-            output = place / "out" / "fast.onnx"
-            output.parent.mkdir()
-            failure: Exception | None = None
+            place = _place(folder, name, variant)
+            source, bindings, _ = write(row, variant, place)
+            _output(place).parent.mkdir()
             try:
-                plans[name, variant] = plan_fusion(source, bindings)
-            except Exception as error:  # one row must not take the others with it
-                failure = error
-            kernels = plans[name, variant].kernels if failure is None else 0
-            results[name, variant] = Fused(row, source, feeds, output, kernels, failure)
-    library = folder / "kernels.so"
-    outputs = [results[key].output for key in plans]
-    build_fusions(list(plans.values()), outputs, library, find_compiler(None), folder / "objects", jobs)
-    return results, library
+                plans[place] = plan_fusion(source, bindings)
+            except Exception:  # one row must not take the others with it
+                failures[str(place)] = traceback.format_exc()
+    outputs = [_output(place) for place in plans]
+    build_fusions(list(plans.values()), outputs, folder / _LIBRARY, find_compiler(None), folder / "objects", jobs)
+    kernels = {str(place): fusion.kernels for place, fusion in plans.items()}
+    (folder / _RESULTS).write_text(json.dumps([kernels, failures]), encoding="utf-8")
+
+
+def fused_once(section: str, folder: Path) -> Path:
+    """Fuse a section's rows, unless another process of the same test run has done it; return the folder of it all."""
+    with (folder / f"{section}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / section / _RESULTS).exists():
+            shutil.rmtree(folder / section, ignore_errors=True)
+            fuse(SECTIONS[section], folder / section, jobs=2)
+    return folder / section
+
+
+def fused(folder: Path, name: str, variant: str) -> tuple[Fused, Path]:
+    """Return what came of a variant of a row, and the library that it runs with."""
+    row, place = ROWS[name](), _place(folder, name, variant)
+    kernels, failures = json.loads((folder / _RESULTS).read_text(encoding="utf-8"))
+    failure, count = failures.get(str(place), ""), kernels.get(str(place), 0)
+    return Fused(row, _source(place), feeds_of(row, variant), _output(place), count, failure), folder / _LIBRARY
+
+
+def feeds_of(row: Row, variant: str) -> dict[str, Any]:
+    """Return what a variant of a row is fed."""
+    frozen = _frozen_names(row) if variant == "frozen" else []
+    kept = {name: fed for name, fed in row.feeds.items() if name not in frozen}
+    return {n: f if f is None or isinstance(f, list) else np.asarray(f) for n, f in kept.items()}
+
+
+def _place(folder: Path, name: str, variant: str) -> Path:
+    return folder / name / variant.replace(" ", "_")
+
+
+def _source(place: Path) -> Path:
+    return place / "in.onnx"
+
+
+def _output(place: Path) -> Path:
+    return place / "out" / "fast.onnx"
 
 
 def _frozen_names(row: Row) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from survival_agreement import (
     operators,
     run,
 )
-from survival_batch import Fused, fuse, variants_of, write
+from survival_batch import Fused, fused, fused_once, variants_of, write
 from survival_row import ROWS, SECTIONS, Equal, Error, Opaque
 
 from korch_cli.cli.entry import korch
@@ -27,7 +28,6 @@ _FOLDER = Path(__file__).parent
 for _module in sorted(_FOLDER.glob("rows_*.py")):
     importlib.import_module(_module.stem)
 
-Batch = tuple[dict[tuple[str, str], Fused], Path]
 _LEAST_ROWS = 90
 _OPEN: dict[str, str] = {}
 """Rows that fail, and why; one that passes after all fails the suite."""
@@ -41,69 +41,60 @@ def _cases() -> Iterator[Any]:
     for section, names in SECTIONS.items():
         for name in names:
             for variant in variants_of(ROWS[name]()):
-                # Kernels of a section are built once, by the worker that tests it.
-                marks = [pytest.mark.xdist_group(section), *_marks(name)]
-                yield pytest.param(
-                    section, name, variant, id=f"{section[5:]}-{name}-{variant.replace(' ', '_')}", marks=marks
-                )
+                case = f"{section[5:]}-{name}-{variant.replace(' ', '_')}"
+                yield pytest.param(section, name, variant, id=case, marks=_marks(name))
 
 
 @pytest.fixture(scope="module")
-def batch(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Batch]:
-    """All variants of a section's rows, built when they are first asked for."""
-    built: dict[str, Batch] = {}
-
-    def get(section: str) -> Batch:
-        if section not in built:
-            built[section] = fuse(SECTIONS[section], tmp_path_factory.mktemp(section), jobs=2)
-        return built[section]
-
-    return get
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for what all workers of a test run share: the kernels of a section are built once."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "survival"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.mark.parametrize(("section", "name", "variant"), list(_cases()))
-def test_nothing_breaks(batch: Callable[[str], Batch], section: str, name: str, variant: str) -> None:
-    results, library = batch(section)
-    fused = results[name, variant]
-    if fused.failure is not None:
-        raise fused.failure
-    row = fused.row
-    before = onnx.load(str(fused.source), load_external_data=False)
-    after = onnx.load(str(fused.output), load_external_data=False)
+def test_nothing_breaks(shared: Path, section: str, name: str, variant: str) -> None:
+    result, library = fused(fused_once(section, shared), name, variant)
+    assert not result.failure, result.failure
+    row = result.row
+    before = onnx.load(str(result.source), load_external_data=False)
+    after = onnx.load(str(result.output), load_external_data=False)
     names = [info.name for info in before.graph.output]
-    expected = _expected(fused, names)
+    expected = _expected(result, names)
     for kernels in (None,) if row.new_ops else (library, None):
-        found = run(fused.output, fused.feeds, kernels, row.new_ops)
+        found = run(result.output, result.feeds, kernels, row.new_ops)
         if row.judge is None:
             assert_same_outputs(row, names, expected, found, kernels=kernels is not None)
         else:
             row.judge(found)
         assert_same_signature(before, after, found)
-    assert_same_frame(before, after, fused.kernels)
+    assert_same_frame(before, after, result.kernels)
     assert_sound(after, before)
-    _assert_expected(fused, variant, operators(after))
+    _assert_expected(result, variant, operators(after))
 
 
-def _expected(fused: Fused, names: Sequence[str]) -> list[Any]:
+def _expected(result: Fused, names: Sequence[str]) -> list[Any]:
     """What ONNX Runtime makes of the source; it may refuse a source of which the row says everything."""
-    row = fused.row
+    row = result.row
     try:
-        return run(fused.source, fused.feeds, None, row.new_ops)
+        return run(result.source, result.feeds, None, row.new_ops)
     except Exception:
         if any(name not in row.instead for name in names):
             raise
         return [row.instead[name] for name in names]
 
 
-def _assert_expected(fused: Fused, variant: str, left: list[str]) -> None:
-    match fused.row.expectation:
+def _assert_expected(result: Fused, variant: str, left: list[str]) -> None:
+    match result.row.expectation:
         case Equal():
-            assert fused.kernels or variant not in fused.row.fused_in, f"nothing was fused; left: {left}"
+            assert result.kernels or variant not in result.row.fused_in, f"nothing was fused; left: {left}"
         case Opaque(operators=expected, around=around):
             # A frozen condition has only one branch, which needs no If.
             for name in set(expected) - ({"If"} if variant == "frozen" else set()):
                 assert left.count(name) == expected.count(name), f"left: {left}"
-            assert fused.kernels or not around or variant not in fused.row.fused_in, f"left: {left}"
+            assert result.kernels or not around or variant not in result.row.fused_in, f"left: {left}"
         case kind:
             pytest.fail(f"unknown kind of expectation: {kind}")
 
