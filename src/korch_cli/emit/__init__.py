@@ -2,6 +2,7 @@
 
 from korch_cli.emit.enclose import enclose as enclose
 from korch_cli.emit.files import copy_model as copy_model
+from korch_cli.emit.files import require_apart as require_apart
 from korch_cli.emit.files import save_model as save_model
 from korch_cli.emit.files import staging as staging
 from korch_cli.emit.files import write_set as write_set

@@ -6,13 +6,14 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import onnx
+from google.protobuf.message import DecodeError
 
-from korch_cli.core.errors import MissingError
+from korch_cli.core.errors import MissingError, UsageError
 from korch_cli.emit.external import copy_external, external_tensors
 
 
@@ -66,6 +67,29 @@ def save_model(proto: object, source_folder: Path, path: Path) -> None:
     finally:
         for finished in files.values():
             finished.unlink(missing_ok=True)
+
+
+def require_apart(source: Path, targets: Iterable[Path]) -> None:
+    """Make sure that none of the files to write holds data of the model that is read.
+
+    A source that is no model has none; whoever loads it says so.
+
+    Raises:
+        UsageError: one of them does.
+    """
+    there = [target for target in targets if target.exists()]
+    if not there:
+        return
+    try:
+        proto = onnx.load_model(str(source), load_external_data=False)
+    except (OSError, DecodeError):
+        return
+    locations = {entry.value for t in external_tensors(proto) for entry in t.external_data if entry.key == "location"}
+    held = [path for location in locations if location and (path := source.parent / location).is_file()]
+    for target in there:
+        if any(path.samefile(target) for path in held):
+            hint = "give OUT another name or another folder"
+            raise UsageError("this file holds weights of IN and would be overwritten", where=str(target), hint=hint)
 
 
 def copy_model(source: Path, target: Path) -> None:

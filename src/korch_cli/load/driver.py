@@ -6,13 +6,14 @@ from pathlib import Path
 
 from korch_cli.core.model import Bindings, Model
 from korch_cli.load.bind import bind
-from korch_cli.load.constants import lift_constants, replace_nodes
+from korch_cli.load.constants import lift_constants
 from korch_cli.load.describe import describe
+from korch_cli.load.domain import name_default_domain
 from korch_cli.load.fold import fold
 from korch_cli.load.infer import take_stated
 from korch_cli.load.inline import inline
+from korch_cli.load.order import sort
 from korch_cli.load.read import read_model
-from korch_cli.load.structure import sorted_nodes
 
 
 def load(path: Path, bindings: Bindings) -> Model:
@@ -23,11 +24,12 @@ def load(path: Path, bindings: Bindings) -> Model:
         ModelError: the file is no valid ONNX model.
     """
     proto = read_model(path)
+    name_default_domain(proto)
     notes = bind(proto, bindings)
     proto, inlined = inline(proto, path)
     notes += inlined
     lift_constants(proto)
-    replace_nodes(proto.graph, sorted_nodes(proto.graph))
+    sort(proto.graph)
     folded = fold(proto, take_stated(proto), path.parent)
     if folded:
         notes.append(f"Folded into constants: {folded} node{'s' if folded > 1 else ''}.")

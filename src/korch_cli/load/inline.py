@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import onnx
@@ -26,7 +27,7 @@ def inline(proto: onnx.ModelProto, path: Path) -> tuple[onnx.ModelProto, list[st
     _check_recursion(proto)
     called = _called_in(proto.graph.node)
     try:
-        inlined = onnx.inliner.inline_local_functions(proto)
+        inlined = onnx.inliner.inline_local_functions(_with_defaults(proto))
     except Exception as error:
         raise ModelError(f"its model-local functions cannot be inlined: {error}", where=str(path)) from error
     kept = {(f.domain, f.name) for f in inlined.functions}
@@ -44,6 +45,28 @@ def _check_recursion(proto: onnx.ModelProto) -> None:
             names = ", ".join(sorted(name for _, name in remaining))
             raise ModelError(f"model-local functions call themselves: {names}", where=names)
         remaining = {function: called for function, called in remaining.items() if function not in leaves}
+
+
+def _with_defaults(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model with all attributes of calls stated, for onnx's inliner forgets a function's defaults."""
+    defaults = {(f.domain, f.name): f.attribute_proto for f in proto.functions if f.attribute_proto}
+    if not defaults:
+        return proto
+    stated = onnx.ModelProto()
+    stated.CopyFrom(proto)
+    _state_defaults(stated.graph.node, defaults)
+    for function in stated.functions:
+        _state_defaults(function.node, defaults)
+    return stated
+
+
+def _state_defaults(nodes: Iterable[onnx.NodeProto], defaults: Mapping[_Id, Sequence[onnx.AttributeProto]]) -> None:
+    for node in nodes:
+        given = {attribute.name for attribute in node.attribute}
+        missing = defaults.get((node.domain, node.op_type), ())
+        node.attribute.extend(attribute for attribute in missing if attribute.name not in given)
+        for graph in subgraphs(node):
+            _state_defaults(graph.node, defaults)
 
 
 def _called_in(nodes: object) -> set[_Id]:

@@ -86,13 +86,14 @@ def check_structure(graph: onnx.GraphProto, outer: Set[str] = frozenset()) -> No
     """
     _check_unique([i.name for i in graph.input], "graph input")
     _check_unique([t.name for t in graph.initializer], "initializer")
-    defined = given_names(graph)
+    defined = dict.fromkeys(given_names(graph), "the graph's inputs and initializers")
     for node in graph.node:
         for name in node.output:
             if name and name in defined:
-                raise ModelError(f"tensor {name!r} is defined twice", where=label(node))
-            defined.add(name)
-    visible = defined | outer
+                where = f"{defined[name]}; {label(node)}"
+                raise ModelError(f"tensor {name!r} is defined twice", where=where)
+            defined[name] = label(node)
+    visible = defined.keys() | outer
     for node in graph.node:
         for name in node.input:
             if name and name not in visible:

@@ -8,7 +8,7 @@ import json
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from korch_cli.core.artifact import KernelJob, KernelResult
 from korch_cli.core.kernel import Timing, TimingSource
+from korch_cli.core.ortvalue import runner, to_value
 from korch_cli.core.types import Array
 from korch_cli.measure.calibrate import DISPATCH_US
 from korch_cli.measure.correctness import difference, draw_operand
@@ -40,9 +41,9 @@ def run_kernel(job: KernelJob, baseline: Path, threads: int, seed: int) -> Kerne
     """Check a kernel against its function, then time both side by side."""
     rng = np.random.default_rng(seed)
     feeds = {name: draw_operand(typed, rng) for name, typed in job.inputs}
-    expected = _session(job, threads, library=False, optimize=False).run(None, feeds)
+    expected = runner(_session(job, threads, library=False, optimize=False))(feeds)
     with_library = _session(job, threads, library=True, optimize=True)
-    got = with_library.run(None, feeds)
+    got = runner(with_library)(feeds)
     failure = next(filter(None, (difference(g, e, job) for g, e in zip(got, expected, strict=True))), None)
     if failure is not None:
         return KernelResult(job.name, None, None, failure)
@@ -115,21 +116,27 @@ def _low_mean(times: list[float]) -> float:
 
 
 class _Bound:
-    """A session with its operands and results in place."""
+    """A session with its operands and results in place; strings, sequences and the like cannot be."""
 
     def __init__(self, session: onnxruntime.InferenceSession, feeds: dict[str, Array]) -> None:
-        import onnxruntime
-
         self.session = session
         self.times_us: list[float] = []
-        self._binding = session.io_binding()
-        self._kept = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in feeds.items()}
-        for info in session.get_inputs():
-            self._binding.bind_ortvalue_input(info.name, self._kept[info.name])
-        for info in session.get_outputs():
-            self._binding.bind_output(info.name)
+        ends = (*session.get_inputs(), *session.get_outputs())
+        if all(end.type.startswith("tensor(") and end.type != "tensor(string)" for end in ends):
+            self._run = self._bound(feeds)
+        else:
+            self._run = functools.partial(runner(session), feeds)
         for _ in range(2):
-            session.run_with_iobinding(self._binding)
+            self._run()
+
+    def _bound(self, feeds: dict[str, Array]) -> Callable[[], object]:
+        binding = self.session.io_binding()
+        self._kept = {name: to_value(array) for name, array in feeds.items()}
+        for info in self.session.get_inputs():
+            binding.bind_ortvalue_input(info.name, self._kept[info.name])
+        for info in self.session.get_outputs():
+            binding.bind_output(info.name)
+        return functools.partial(self.session.run_with_iobinding, binding)
 
     def block(self, seconds: float) -> None:
         """Run for some time, at least once, and keep the times of all runs but the first ones."""
@@ -141,7 +148,7 @@ class _Bound:
             start = time.perf_counter()
             if start >= end and kept:
                 break
-            self.session.run_with_iobinding(self._binding)
+            self._run()
             stop = time.perf_counter()
             if start >= settled:
                 kept += 1

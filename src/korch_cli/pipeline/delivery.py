@@ -261,11 +261,11 @@ class Delivery:
 
     @property
     def _library(self) -> Path:
-        return self.settings.output.with_suffix(".korch.so")
+        return self.settings.library
 
     @property
     def _plan(self) -> Path:
-        return self.settings.output.with_suffix(".plan.json")
+        return self.settings.document
 
     def _computed(self, chosen: Sequence[Candidate]) -> dict[str, str]:
         """For each digest, the names of the ONNX nodes that its kernel computes, all places together."""

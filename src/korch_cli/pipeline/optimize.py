@@ -17,7 +17,7 @@ from korch_cli.core.model import Model
 from korch_cli.core.plan import Plan
 from korch_cli.core.progress import Progress
 from korch_cli.core.record import OptimizeRecord, Verdict
-from korch_cli.emit import read_plan, staging
+from korch_cli.emit import read_plan, require_apart, staging
 from korch_cli.fission import fission
 from korch_cli.measure import ProfileStore, calibrate, default_folder, machine_identity
 from korch_cli.pipeline.delivery import Built, Delivery, Outcome
@@ -47,6 +47,7 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
         KorchError: with the exit code that says whose fault it is; nothing is written then.
     """
     require_onnxruntime()
+    require_apart(settings.source, settings.files)
     clock = _Clock()
     document = None if settings.plan is None else read_plan(settings.plan)
     if document is not None and settings.plan is not None:

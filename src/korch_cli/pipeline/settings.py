@@ -55,3 +55,18 @@ class Settings:
     compiler: str | None = None
     plan: Path | None = None
     force_fusion: bool = False
+
+    @property
+    def library(self) -> Path:
+        """The kernel library to write."""
+        return self.output.with_suffix(".korch.so")
+
+    @property
+    def document(self) -> Path:
+        """The plan to write."""
+        return self.output.with_suffix(".plan.json")
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All files that may be written."""
+        return self.output, self.output.with_name(f"{self.output.name}.data"), self.library, self.document

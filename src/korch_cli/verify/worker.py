@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from korch_cli.core.ortvalue import Runner
     from korch_cli.core.types import Array
 
 _DIE_WITH_PARENT = 1
@@ -33,10 +34,13 @@ class _Runner:
 
     def __init__(self) -> None:
         self._session: Any = None
+        self._run: Runner
 
     def open(self, model: str, library: str | None, optimize: bool, threads: int, profile: str | None) -> None:
         """Make the session."""
         import onnxruntime as ort
+
+        from korch_cli.core.ortvalue import runner
 
         self._session = None
         ort.disable_telemetry_events()
@@ -61,6 +65,7 @@ class _Runner:
             self._session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:
             raise _FailureError("open", f"ONNX Runtime cannot load it: {_first_line(error)}") from error
+        self._run = runner(self._session)
 
     def run(self, feeds: Mapping[str, Array]) -> tuple[tuple[str, Array], ...]:
         """Return the outputs by name."""
@@ -86,10 +91,9 @@ class _Runner:
 
     def _execute(self, feeds: Mapping[str, Array]) -> list[Any]:
         try:
-            values: list[Any] = self._session.run(None, feeds)
+            return self._run(feeds)
         except Exception as error:
             raise _FailureError("run", f"ONNX Runtime cannot run it: {_first_line(error)}") from error
-        return values
 
 
 def _arrays(name: str, value: object) -> list[tuple[str, Array]]:

@@ -99,7 +99,7 @@ def test_a_tensor_that_two_nodes_make(build: Build, loaded: Loader) -> None:
     nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Abs", ["x"], ["y"], name="again")]
     error = refused(loaded, build(nodes, {"x": [2]}, {"y": [2]}))
     assert "'y' is defined twice" in error.message
-    assert error.where == "Abs again"
+    assert error.where == "Relu -> y; Abs again"
 
 
 def test_a_node_that_makes_an_input(build: Build, loaded: Loader) -> None:

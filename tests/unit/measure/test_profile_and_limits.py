@@ -3,13 +3,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from korch_cli.core.errors import MissingError, ModelError
 from korch_cli.core.progress import Silent
+from korch_cli.core.types import Array
 from korch_cli.measure import ProfileStore, calibrate, profile_model
 from korch_cli.toolchain import compile_units, find_compiler, link
 
@@ -52,6 +55,22 @@ def test_every_node_of_the_saved_model_has_a_time(model: Path, tmp_path: Path, o
     else:
         assert set(times.times_us) == set(NAMES)
     assert not list(tmp_path.glob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("text", "feeds"),
+    [
+        ("(bfloat16[3] x) => (bfloat16[3] y) { y = Identity(x) }", {"x": np.ones(3, ml_dtypes.bfloat16)}),
+        ("(string[2] x) => (string[2] y) { y = Identity(x) }", {"x": np.array(["a", "b"], object)}),
+        ("(float[2] x) => (seq(float[2]) y) { y = SequenceConstruct(x) }", {"x": np.ones(2, np.float32)}),
+        ("(float[2] x) => (optional(float[2]) y) { y = Optional(x) }", {"x": np.ones(2, np.float32)}),
+    ],
+)
+def test_a_model_of_any_type_has_a_profile(tmp_path: Path, text: str, feeds: dict[str, Array]) -> None:
+    proto = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> g {text}')
+    onnx.save(proto, tmp_path / "m.onnx")
+    times = profile_model(tmp_path / "m.onnx", feeds, threads=1, optimize=False, folder=tmp_path, seconds=0.1)
+    assert times.total_us > 0
 
 
 def test_a_model_that_does_not_run_is_the_users(model: Path, tmp_path: Path) -> None:

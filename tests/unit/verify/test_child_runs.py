@@ -11,8 +11,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper
 
@@ -121,6 +123,27 @@ def test_a_refused_library_is_told_from_a_broken_model(write_model: ModelWriter,
         profile_nodes(subject, FEEDS[0], threads=1)
     with pytest.raises(ModelError, match="cannot run it"):
         profile_nodes(Subject("a", model, None, optimize=True), {}, threads=1)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (), (0, 2)])
+def test_bfloat16_goes_in_and_comes_out(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    text = f"""<ir_version: 10, opset_import: ["" : 21]>
+    g (bfloat16{list(shape) if shape else ""} x, float[2] z) => (bfloat16 y, float w, float[2] n) {{
+        y = Identity(x) w = Cast <to = 1> (x) n = Neg(z)
+    }}"""
+    proto = onnx.parser.parse_model(text)
+    for output in proto.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    onnx.save(proto, tmp_path / "m.onnx")
+    x = np.random.default_rng(0).standard_normal(shape).astype(ml_dtypes.bfloat16)
+    z = np.array([1, -2], np.float32)
+    with child() as process:
+        process.open(Subject("m", tmp_path / "m.onnx", None, optimize=False), 1)
+        found = dict(process.run({"x": x, "z": z}))
+    assert found["y"].dtype == x.dtype
+    np.testing.assert_array_equal(found["y"], x)
+    np.testing.assert_array_equal(found["w"], x.astype(np.float32))
+    np.testing.assert_array_equal(found["n"], -z)
 
 
 def test_a_child_that_takes_too_long_is_ended(write_model: ModelWriter) -> None:
