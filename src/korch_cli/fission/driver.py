@@ -24,6 +24,10 @@ def fission(model: Model) -> PrimitiveGraph:
     return _Fission(model).run()
 
 
+class _Contradiction(Refusal):
+    """An operator's definition gives another type than the model, from which nothing more can be concluded."""
+
+
 class _Fission:
     """One run over one model."""
 
@@ -35,6 +39,7 @@ class _Fission:
         self._build = Builder({*made, *read, *model.inputs, *model.outputs, *model.constants})
         self._ids: dict[str, int] = {}
         self._refusals: dict[int, str] = {}
+        self._doubted: set[str] = set()
 
     def run(self) -> PrimitiveGraph:
         for name in self._model.inputs:
@@ -52,6 +57,9 @@ class _Fission:
             results = self._split(operator)
         except Refusal as refusal:
             # Values that were made before the refusal are read by nothing, and fall away in the end.
+            doubtful = isinstance(refusal, _Contradiction) or self._doubted.intersection(operator.inputs)
+            if doubtful or self._doubted.intersection(operator.captures):
+                self._doubted.update(name for name in operator.outputs if name)
             self._refusals[operator.index] = refusal.sentence
             self._keep(operator)
             return
@@ -85,7 +93,7 @@ class _Fission:
             if value is None:
                 raise Refusal(f"output {index} ({name!r}) is not understood")
             if value.type != self._type(name):
-                raise Refusal(f"output {index} would be {value.type}, but the model says {self._type(name)}")
+                raise _Contradiction(f"output {index} would be {value.type}, but the model says {self._type(name)}")
             results[name] = value
         return results
 
@@ -95,7 +103,7 @@ class _Fission:
         args = tuple(dict.fromkeys(self._resolve(name).id for name in read))
         for index, name in enumerate(operator.outputs):
             if name and name not in self._model.constants:
-                typed = self._model.types.get(name, UNKNOWN)
+                typed = self._type(name) or UNKNOWN
                 self._ids[name] = self._build.opaque(name, typed, Opaque(operator.index, index), args).id
 
     def _check_type(self, name: str) -> None:
@@ -106,6 +114,8 @@ class _Fission:
             raise Refusal(f"{name!r} holds strings")
 
     def _type(self, name: str) -> TensorType | None:
+        if name in self._doubted:
+            return None
         constant = self._model.constants.get(name)
         return TensorType(constant.dtype, constant.shape) if constant else self._model.types.get(name)
 
