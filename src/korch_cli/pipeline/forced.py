@@ -72,11 +72,11 @@ def plan_fusion(source: Path, bindings: Bindings, *, max_primitives: int = 16) -
     graph = rewrite(fission(model))
     check(graph)
     candidates = enumerate_candidates(graph, SearchLimits(max_primitives=max_primitives)).candidates
-    representatives = {c.digest: c for c in reversed(candidates)}
     opset = model.opsets.get("", 1)
+    candidates, rejected = _sayable(graph, candidates, opset)
+    representatives = {c.digest: c for c in reversed(candidates)}
     vendor = forced_vendor(model, graph)
     kernels: dict[str, Kernel] = {}
-    rejected: Counter[str] = Counter()
     while True:
         # Text is made for what a plan wants, because there are many more candidates than that.
         plan = solve(graph, [*vendor, *(Priced(c, KERNEL_US) for c in candidates)], time_limit_s=_SOLVER_SECONDS)
@@ -91,6 +91,26 @@ def plan_fusion(source: Path, bindings: Bindings, *, max_primitives: int = 16) -
     check_plan(graph, plan)
     bodies = {c: cut(graph, c) for c in generated}
     return Fusion(model, graph, plan, bodies, {c.digest: kernels[c.digest] for c in generated}, rejected)
+
+
+def _sayable(
+    graph: PrimitiveGraph, candidates: tuple[Candidate, ...], opset: int
+) -> tuple[tuple[Candidate, ...], Counter[str]]:
+    """Leave out every candidate with a primitive that standard operators cannot say; count what is left out."""
+    unsayable: dict[int, str] = {}
+    for candidate in candidates:
+        if len(candidate.body) == 1:
+            sentence = can_be_function(cut(graph, candidate), opset)
+            unsayable |= {} if sentence is None else dict.fromkeys(candidate.body, sentence)
+    kept: list[Candidate] = []
+    rejected: dict[str, str] = {}
+    for candidate in candidates:
+        sentence = next((unsayable[v] for v in sorted(candidate.body) if v in unsayable), None)
+        if sentence is None:
+            kept.append(candidate)
+        else:
+            rejected[candidate.digest] = sentence
+    return tuple(kept), Counter(rejected.values())
 
 
 def build_fusions(
