@@ -22,6 +22,10 @@ _LIKE_FIRST_INPUT = {
 """Operators of ONNX Runtime that onnx cannot infer, with the outputs that have the type of the first input."""
 _MISJUDGED = frozenset({"STFT"})
 """Operators that onnx infers wrongly: it overlooks that one-sided spectra are the default."""
+_POOLS = frozenset({"AveragePool", "LpPool", "MaxPool"})
+_POOLS_RIGHT_SINCE = 22
+"""The opset version at which onnx no longer counts a window of a pool that begins behind all elements."""
+_POOL_DOMAIN = "korch.pools"
 
 
 def static_dims(info: onnx.ValueInfoProto) -> tuple[int, ...] | None:
@@ -115,7 +119,14 @@ def _skeleton(proto: onnx.ModelProto, known: Iterable[onnx.ValueInfoProto]) -> o
     graph, source = skeleton.graph, proto.graph
     graph.name = source.name or "graph"
     for node in source.node:
-        graph.node.extend(_familiar(node))
+        pool = _newer_pool(node, len(skeleton.functions))
+        if pool is None:
+            graph.node.extend(_familiar(node))
+        elif onnx.defs.onnx_opset_version() >= _POOLS_RIGHT_SINCE:
+            skeleton.functions.append(pool)
+            graph.node.append(onnx.helper.make_node(pool.name, pool.input, pool.output, domain=_POOL_DOMAIN))
+    if skeleton.functions:
+        skeleton.opset_import.append(onnx.helper.make_opsetid(_POOL_DOMAIN, 1))
     fixed = {tensor.name for tensor in source.initializer} - overridable(proto)
     graph.input.extend(info for info in source.input if info.name not in fixed)
     for tensor in source.initializer:
@@ -145,6 +156,16 @@ def _familiar(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
     for i in outputs:
         if i < len(node.output) and node.output[i]:
             yield onnx.helper.make_node("Identity", [node.input[0]], [node.output[i]])
+
+
+def _newer_pool(node: onnx.NodeProto, number: int) -> onnx.FunctionProto | None:
+    """Return a function that is a pool with `ceil_mode` as of a version that onnx infers rightly, None for others."""
+    ceiling = any(attribute.name == "ceil_mode" and attribute.i for attribute in node.attribute)
+    if node.op_type not in _POOLS or node.domain not in ("", "ai.onnx") or not ceiling:
+        return None
+    opsets = [onnx.helper.make_opsetid("", _POOLS_RIGHT_SINCE)]
+    outputs = [name for name in node.output if name]
+    return onnx.helper.make_function(_POOL_DOMAIN, f"pool{number}", list(node.input), outputs, [node], opsets)
 
 
 def _has_shape(info: onnx.ValueInfoProto | None) -> bool:
