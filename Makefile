@@ -9,6 +9,9 @@ RUN := $(BIN)/python
 KORCH := $(BIN)/korch
 DESCRIPTION := pyproject.toml setup.cfg
 
+SECONDS := 600
+SEED := 0
+
 DEMO_MODEL := ppocr_rec
 DEMO_SHAPE := x=1x3x48x320
 DEMO_IN := $(BUILD)/models/$(DEMO_MODEL).onnx
@@ -16,7 +19,7 @@ DEMO_OUT := $(BUILD)/demo/$(DEMO_MODEL).onnx
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format compat clean
+.PHONY: help demo test lint format fuzz compat clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -39,6 +42,9 @@ lint: $(VENV)/.dev ## check style and types
 format: $(VENV)/.dev ## bring the source into its usual form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+fuzz: $(VENV)/.dev ## look for random models that korch changes; SECONDS=600 and SEED=0 say how long and which
+	$(RUN) scripts/fuzz.py --seconds $(SECONDS) --seed $(SEED)
 
 compat: $(VENV)/.run $(DEMO_OUT) ## run the demo's output on several versions of ONNX Runtime, each in an environment of its own
 	$(RUN) scripts/compat.py $(DEMO_OUT)
