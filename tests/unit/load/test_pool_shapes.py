@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -23,12 +24,13 @@ def test_a_pool_that_rounds_up_has_the_shape_that_the_runtime_gives_it(
     if op_type == "LpPool" and opset < 18:
         pytest.skip("LpPool has no ceil_mode before version 18")
     # Pools one after the other: what one gets wrong the next one inherits.
-    nodes, outputs = [], []
+    nodes: list[onnx.NodeProto] = []
+    outputs: list[str] = []
     for extent, window, stride, pad in product(range(3, 10), (1, 2, 3), (1, 2, 3, 4), (0, 1)):
         if pad >= window:
             continue
         name = f"y{len(outputs)}"
-        attributes = {"kernel_shape": [window], "strides": [stride], "pads": [pad, pad], "ceil_mode": 1}
+        attributes: dict[str, Any] = {"kernel_shape": [window], "strides": [stride], "pads": [pad, pad], "ceil_mode": 1}
         nodes.append(helper.make_node(op_type, [f"x{extent}"], [f"{name} inner"], **attributes))
         nodes.append(helper.make_node(op_type, [f"{name} inner"], [f"{name} outer"], kernel_shape=[1], ceil_mode=1))
         nodes.append(helper.make_node("Neg", [f"{name} outer"], [name]))
