@@ -9,6 +9,9 @@ RUN := $(BIN)/python
 KORCH := $(BIN)/korch
 DESCRIPTION := pyproject.toml setup.cfg
 
+SECONDS := 600
+SEED := 0
+
 DEMO_MODEL := ppocr_rec
 DEMO_SHAPE := x=1x3x48x320
 DEMO_IN := $(BUILD)/models/$(DEMO_MODEL).onnx
@@ -16,7 +19,7 @@ DEMO_OUT := $(BUILD)/demo/$(DEMO_MODEL).onnx
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format conformance conformance-update compat models acceptance bench bench-quick clean
+.PHONY: help demo test lint format conformance conformance-update fuzz compat models acceptance bench bench-quick clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -45,6 +48,9 @@ conformance: $(VENV)/.run ## optimize all backend tests of onnx and compare with
 
 conformance-update: $(VENV)/.run ## the same, and rewrite what is expected from now on
 	$(RUN) -m scripts.conformance --update
+
+fuzz: $(VENV)/.dev ## look for random models that korch changes; SECONDS=600 and SEED=0 say how long and which
+	$(RUN) scripts/fuzz.py --seconds $(SECONDS) --seed $(SEED)
 
 compat: $(VENV)/.run $(DEMO_OUT) ## run the demo's output on several versions of ONNX Runtime, each in an environment of its own
 	$(RUN) scripts/compat.py $(DEMO_OUT)

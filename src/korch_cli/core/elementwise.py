@@ -67,8 +67,8 @@ def _shifted(function: Callable[[Array, Array], Array]) -> Callable[[Array, Arra
 def _divide(x: Array, y: Array) -> Array:
     """Division as ONNX Div: integers truncate towards zero."""
     if np.issubdtype(x.dtype, np.integer):
-        quotient = np.floor_divide(np.abs(x), np.abs(y))
-        return np.where((x < 0) != (y < 0), -quotient, quotient).astype(x.dtype)
+        # Without the remainder, which has the dividend's sign, nothing is left to round; no step overflows.
+        return np.asarray(np.floor_divide(x - np.fmod(x, y), y))
     return np.asarray(x / y)
 
 

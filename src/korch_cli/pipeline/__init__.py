@@ -2,6 +2,7 @@
 
 from korch_cli.pipeline.forced import Fusion as Fusion
 from korch_cli.pipeline.forced import build_fusions as build_fusions
+from korch_cli.pipeline.forced import fused_model as fused_model
 from korch_cli.pipeline.forced import plan_fusion as plan_fusion
 from korch_cli.pipeline.inspection import inspect_model as inspect_model
 from korch_cli.pipeline.optimize import optimize as optimize

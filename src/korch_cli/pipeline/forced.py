@@ -73,11 +73,11 @@ def plan_fusion(source: Path, bindings: Bindings, *, max_primitives: int = 16) -
     graph = rewrite(fission(model))
     check(graph)
     candidates = enumerate_candidates(graph, SearchLimits(max_primitives=max_primitives)).candidates
-    representatives = {c.digest: c for c in reversed(candidates)}
     opset = model.opsets.get("", 1)
+    candidates, rejected = _sayable(graph, candidates, opset)
+    representatives = {c.digest: c for c in reversed(candidates)}
     vendor = forced_vendor(model, graph)
     kernels: dict[str, Kernel] = {}
-    rejected: Counter[str] = Counter()
     while True:
         # Text is made for what a plan wants, because there are many more candidates than that.
         plan = solve(graph, [*vendor, *(Priced(c, KERNEL_US) for c in candidates)], time_limit_s=_SOLVER_SECONDS)
@@ -92,6 +92,36 @@ def plan_fusion(source: Path, bindings: Bindings, *, max_primitives: int = 16) -
     check_plan(graph, plan)
     bodies = {c: cut(graph, c) for c in generated}
     return Fusion(unrolled, graph, plan, bodies, {c.digest: kernels[c.digest] for c in generated}, rejected)
+
+
+def _sayable(
+    graph: PrimitiveGraph, candidates: tuple[Candidate, ...], opset: int
+) -> tuple[tuple[Candidate, ...], Counter[str]]:
+    """Leave out every candidate with a primitive that standard operators cannot say; count what is left out."""
+    unsayable: dict[int, str] = {}
+    for candidate in candidates:
+        if len(candidate.body) == 1:
+            sentence = can_be_function(cut(graph, candidate), opset)
+            unsayable |= {} if sentence is None else dict.fromkeys(candidate.body, sentence)
+    kept: list[Candidate] = []
+    rejected: dict[str, str] = {}
+    for candidate in candidates:
+        sentence = next((unsayable[v] for v in sorted(candidate.body) if v in unsayable), None)
+        if sentence is None:
+            kept.append(candidate)
+        else:
+            rejected[candidate.digest] = sentence
+    return tuple(kept), Counter(rejected.values())
+
+
+def fused_model(fusion: Fusion, domain: str) -> object:
+    """Return the output model, an `onnx.ModelProto`, with custom operators of `domain`.
+
+    Raises:
+        Refusal: a body has no function at the model's opset.
+    """
+    flat = build_model(fusion.model.flat, fusion.graph, fusion.plan, fusion.bodies, fusion.chosen, domain)
+    return enclose(flat, fusion.model, domain)
 
 
 def build_fusions(
@@ -126,9 +156,7 @@ def build_fusions(
             raise KorchError(f"the kernel {name} does not compile: {result.sentence}")
     link(compiler, [path for path in built.values() if isinstance(path, Path)], library)
     for fusion, output in zip(fusions, outputs, strict=True):
-        flat = fusion.model.flat
-        proto = build_model(flat, fusion.graph, fusion.plan, fusion.bodies, fusion.chosen, domain)
-        save_model(enclose(proto, fusion.model, domain), flat.path.parent, output)
+        save_model(fused_model(fusion, domain), fusion.model.model.path.parent, output)
 
 
 def force_search(

@@ -111,6 +111,19 @@ def test_errors_stay_within_the_bound(library: ctypes.CDLL, name: str) -> None:
                 np.testing.assert_allclose(got[~finite], want[~finite], rtol=0, atol=2e-10)
 
 
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_angles_of_any_size_are_reduced(library: ctypes.CDLL, name: str) -> None:
+    rng = np.random.default_rng(2)
+    powers = np.ldexp(rng.uniform(1, 2, (128, 64)), np.arange(128)[:, None])
+    halves = np.rint(np.exp(rng.uniform(0, 80, 4096))) * (math.pi / 2)
+    edges = [np.nextafter(np.float32(1e4), np.float32(side)) for side in (0, 1e5)] * 8
+    x = np.concatenate([powers.ravel(), halves, edges, np.full(16, np.finfo(np.float32).max)]).astype(np.float32)
+    x = np.where(rng.random(x.size) < 0.5, -x, x).astype(np.float32)
+    want = REFERENCES[name](x.astype(np.float64))
+    for got in _run(library, name, x):
+        np.testing.assert_allclose(got, want, rtol=3e-7, atol=1e-9)
+
+
 @pytest.mark.parametrize("name", ["floor", "ceil", "round", "sqrt", "sign", "abs"])
 def test_exact_functions_are_exact(library: ctypes.CDLL, name: str) -> None:
     x = np.concatenate([_sweep(), np.array([0.0, -0.0, 0.5, -0.5, 1.5, 2.5, 8388607.5, -8388607.5] * 2, np.float32)])
@@ -126,8 +139,6 @@ def test_special_values(library: ctypes.CDLL, name: str) -> None:
     x = np.zeros(32, np.float32)
     special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1e-38, 200.0, -200.0, 3e38, -3e38]
     x[: len(special)] = special
-    if name in ("sin", "cos"):
-        x[np.abs(x) > 1e37] = np.inf
     with np.errstate(all="ignore"):
         want = REFERENCES[name](x.astype(np.float64)).astype(np.float32)
     for got in _run(library, name, x):

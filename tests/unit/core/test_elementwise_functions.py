@@ -133,3 +133,21 @@ def test_every_function_is_tested_here() -> None:
 def test_integers_are_divided_towards_zero() -> None:
     a, b = np.array([-7, 7, -7, 7, 6]), np.array([2, -2, -2, 2, 3])
     assert result(Elementwise("div"), TensorType(DType.I64, (5,)), a, b).tolist() == [-3, -3, 3, 3, 2]
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in DType if dtype.is_integer], ids=lambda d: d.text)
+@pytest.mark.parametrize("function", ["div", "mod", "fmod"])
+def test_the_ends_of_integer_types_are_divided_like_other_numbers(function: str, dtype: DType) -> None:
+    ends = np.iinfo(dtype.numpy)
+    numbers = sorted({int(ends.min), int(ends.min) + 1, -7, -1, 0, 1, 6, 7, int(ends.max)})
+    numbers = [n for n in numbers if ends.min <= n <= ends.max]
+    # The smallest number divided by -1 does not fit.
+    pairs = [(x, y) for x in numbers for y in numbers if y and (x, y) != (ends.min, -1)]
+    meanings = {
+        "div": lambda x, y: abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1),
+        "mod": lambda x, y: x % y,
+        "fmod": lambda x, y: abs(x) % abs(y) * (1 if x >= 0 else -1),
+    }
+    left, right = (np.array(side, dtype.numpy) for side in zip(*pairs, strict=True))
+    found = result(Elementwise(function), TensorType(dtype, left.shape), left, right)
+    assert found.tolist() == [meanings[function](x, y) for x, y in pairs]

@@ -481,23 +481,21 @@ static inline __attribute__((noinline, cold)) Quadrant<float> reduce_huge(float 
   uint32_t u = bits(x);
   if ((u & 0x7f800000u) == 0x7f800000u) return {0, x - x};
   int exponent = (int)(u >> 23) - 127;  // x = mantissa * 2^(exponent - 23)
-  uint64_t mantissa = (u & 0x007fffffu) | 0x00800000u;
+  uint32_t mantissa = (u & 0x007fffffu) | 0x00800000u;
   // Bits of 2/pi above 2^-shift give multiples of 4 and are left out.
   int shift = exponent - 23 - 2;
   if (shift < 0) shift = 0;
   int word = shift / 32, offset = shift % 32;
-  uint64_t window[3];
+  __extension__ typedef unsigned __int128 Wide;
+  Wide window = 0;  // 96 bits
   for (int i = 0; i < 3; ++i) {
     uint64_t pair = ((uint64_t)kTwoOverPi[word + i] << 32) | (word + i + 1 < 6 ? kTwoOverPi[word + i + 1] : 0);
-    window[i] = (pair << offset) >> 32;
+    window = window << 32 | (uint32_t)((pair << offset) >> 32);
   }
-  // product = mantissa * window, in units of 2^(exponent - 23 - shift - 96), modulo 2^96.
-  uint64_t low = mantissa * window[2];
-  uint64_t middle = mantissa * window[1] + (low >> 32);
-  uint64_t high = (mantissa * window[0] << 32) + middle;  // units of 2^(exponent - 23 - shift - 64)
-  int integer_bits = exponent - 23 - shift;               // at most 2 after the shift
-  uint64_t fraction = integer_bits >= 0 ? high << integer_bits : high >> -integer_bits;
-  uint64_t whole = integer_bits > 0 ? high >> (64 - integer_bits) : 0;
+  Wide product = window * mantissa;          // in units of 2^(integer_bits - 96)
+  int integer_bits = exponent - 23 - shift;  // at most 2; negative below 2^23
+  uint64_t whole = (uint64_t)(product >> (96 - integer_bits));
+  uint64_t fraction = (uint64_t)(product >> (32 - integer_bits));
   if (fraction >> 63) ++whole;
   // The fraction as a signed number in [-1/2, 1/2).
   double r = (double)(int64_t)fraction * (1.0 / 18446744073709551616.0) * 1.57079632679489661923;

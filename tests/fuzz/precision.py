@@ -1,0 +1,80 @@
+"""How exactly operators are defined: what ONNX Runtime's own result is worth, in units in the last place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+
+from korch_cli.core.types import Array
+from tests.fuzz.running import dtype_of, float_limits
+
+ULPS = 8
+_F32_EPSILON = 2.0**-23
+
+
+def _named(*names: str) -> frozenset[str]:
+    return frozenset(" ".join(names).split())
+
+
+_EXACT = _named(
+    "Abs Neg Sign Relu Ceil Floor Round Max Min Clip Identity Dropout Where Cast CastLike ReduceMax ReduceMin MaxPool",
+    "GlobalMaxPool TopK Transpose Reshape Flatten Squeeze Unsqueeze Slice Pad Concat Split Gather GatherElements",
+    "GatherND ScatterElements Tile Expand DepthToSpace SpaceToDepth Trilu EyeLike Constant ConstantOfShape OneHot",
+    "Shape Compress NonZero Unique Hardmax",
+)
+"""There is one right result."""
+ACCUMULATING = _named(
+    "ReduceSum ReduceMean ReduceProd ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceSumSquare Softmax LogSoftmax",
+    "LayerNormalization RMSNormalization SimplifiedLayerNormalization SkipLayerNormalization BatchNormalization LRN",
+    "InstanceNormalization GroupNormalization MeanVarianceNormalization LpNormalization MatMul FusedMatMul Gemm Einsum",
+    "Conv ConvTranspose AveragePool GlobalAveragePool LpPool GlobalLpPool CumSum Sum Mean Resize Upsample Loop Scan",
+)
+"""Sums and products of many numbers, in an order that is not said: an error may be large beside a small result."""
+_ABSOLUTE = _named(
+    "Sigmoid Tanh Erf Softmax LogSoftmax Elu Celu Selu Mish Gelu QuickGelu FastGelu BiasGelu Softplus Swish HardSwish",
+    "Sin Cos Tan Sinh Asinh Atanh Acosh Acos Log ReduceLogSumExp ReduceLogSum GroupNormalization InstanceNormalization",
+    "LayerNormalization BatchNormalization MeanVarianceNormalization Mod Shrink HardSigmoid",
+)
+"""They cancel or clamp inside: ONNX Runtime is right up to a few epsilons of 1, however small the result."""
+SINGLE = _named(
+    "Gelu FastGelu QuickGelu BiasGelu Shrink Elu Celu Selu HardSigmoid LeakyRelu ThresholdedRelu Swish LRN",
+)
+"""They have float attributes or constants, and ONNX Runtime rounds to single precision in them, float64 too."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Moves numbers by up to `ULPS` units in the last place; `direction` is 1 or -1.
+
+    All go the same way if there is no `rng`, else up or down at random, and by half of that at least.
+    """
+
+    rng: np.random.Generator | None
+    direction: float
+
+    def on_operand(self, node: onnx.NodeProto, name: str, array: Array) -> Array:
+        """Move an operand of a node that adds up many numbers, unless it is a scalar or decides on extents."""
+        shaping = node.op_type in ("Resize", "Upsample") and name != node.input[0]
+        return self._moved(array) if node.op_type in ACCUMULATING and array.size > 1 and not shaping else array
+
+    def on_result(self, node: onnx.NodeProto, array: Array) -> Array:
+        """Move a result by as much as it may differ between correct programs."""
+        if node.op_type in _EXACT:
+            return array
+        absolute = 1.0 if node.op_type in _ABSOLUTE else 0.0
+        return self._moved(array, absolute, _F32_EPSILON if node.op_type in SINGLE else 0.0)
+
+    def _moved(self, array: Array, absolute: float = 0.0, least_epsilon: float = 0.0) -> Array:
+        dtype = dtype_of(array)
+        if not dtype.is_float:
+            return array
+        epsilon = self.direction * ULPS * max(least_epsilon, float_limits(dtype).epsilon)
+        with np.errstate(all="ignore"):
+            step = np.full(array.shape, epsilon)
+            if self.rng is not None:
+                step *= self.rng.uniform(0.5, 1.0, array.shape) * self.rng.choice((-1.0, 1.0), array.shape)
+            wide = array.astype(np.float64)
+            moved = np.where(np.isfinite(wide), wide + step * (np.abs(wide) + absolute), wide)
+            return np.asarray(moved).astype(dtype.numpy)

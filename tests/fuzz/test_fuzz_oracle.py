@@ -1,0 +1,96 @@
+"""The judgement on random graphs: wide where a graph is ill-conditioned, narrow elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+from korch_cli.core.types import Array
+from tests.fuzz.oracle import NotJudged, difference, expect
+from tests.fuzz.running import captures, reads
+
+
+def _model(inputs: str, outputs: str, body: str) -> onnx.ModelProto:
+    return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> g ({inputs}) => ({outputs}) {{ {body} }}')
+
+
+def _x(*numbers: float) -> dict[str, Array]:
+    return {"x": np.array(numbers, np.float32)}
+
+
+def test_a_few_units_in_the_last_place_are_allowed_and_no_more() -> None:
+    model = _model("float[3] x", "float[3] y", "three = Constant <value = float {3}> () y = Mul (x, three)")
+    expected = expect(model, _x(1.0, -2.0, 1e-30))
+    right = np.array([3.0, -6.0, 3e-30], np.float32)
+    assert difference(["y"], [right], expected) is None
+    assert difference(["y"], [np.nextafter(right, np.float32(9))], expected) is None
+    for wrong in (1.0001, 1 + 1e-5, 0.0, -1.0, np.nan, np.inf):
+        assert difference(["y"], [right * np.float32(wrong)], expected) is not None
+    for place in range(3):
+        assert difference(["y"], [np.where(np.arange(3) == place, right * np.float32(1.001), right)], expected)
+
+
+def test_a_cancellation_is_judged_by_what_is_left_of_it() -> None:
+    body = "big = Constant <value = float {65536}> () s = Add (x, big) y = Sub (s, big)"
+    model = _model("float[4] x", "float[4] y", body)
+    feeds = _x(0.1, 1.7, -0.3, 12.5)
+    expected = expect(model, feeds)
+    # Exact arithmetic is as right as float32, which holds 65536 to within 0.004.
+    assert difference(["y"], [feeds["x"]], expected) is None
+    assert difference(["y"], [feeds["x"] + np.float32(1)], expected) is not None
+
+
+def test_a_rounding_to_integers_is_judged_away_from_ties() -> None:
+    model = _model("float[3] x", "int64[3] y", "s = Sqrt (x) f = Floor (s) y = Cast <to = 7> (f)")
+    expected = expect(model, _x(9.0, 10.0, 3.0))
+    assert difference(["y"], [np.array([2, 3, 1])], expected) is None
+    assert difference(["y"], [np.array([3, 2, 1])], expected) is not None
+    assert expected.judged == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("body", "numbers", "judged"),
+    [
+        ("y = ReduceMax <keepdims = 1> (x)", (1.0, float("nan")), 0),
+        ("y = ReduceMax <keepdims = 1> (x)", (1.0, float("inf")), 1),
+        ("m = ReduceMax <keepdims = 1> (x) n = Neg (m) y = Exp (n)", (1.0, float("nan")), 0),
+        ("y = ReduceSum <keepdims = 1> (x)", (1.0, float("nan")), 1),
+    ],
+)
+def test_what_the_runtime_leaves_open_is_not_judged(body: str, numbers: tuple[float, ...], judged: int) -> None:
+    assert expect(_model("float[2] x", "float[1] y", body), _x(*numbers)).judged == (judged, 1)
+
+
+def test_nothing_is_said_of_what_does_not_run() -> None:
+    model = _model("float[2] x, int64[1] s", "float[n] y", "y = Reshape (x, s)")
+    with pytest.raises(NotJudged):
+        expect(model, {**_x(1.0, 2.0), "s": np.array([3])})
+
+
+@pytest.mark.parametrize(
+    ("instead", "words"),
+    [
+        (lambda y: y.astype(np.float64), "float64"),
+        (lambda y: y[:2], "instead of"),
+        (lambda y: -y, "differs in 3 of 3 elements"),
+    ],
+)
+def test_a_difference_is_a_sentence(instead: Callable[[Array], Array], words: str) -> None:
+    model = _model("float[3] x", "float[3] y", "y = Abs (x)")
+    found = difference(["y"], [instead(np.array([1, 2, 3], np.float32))], expect(model, _x(1, -2, 3)))
+    assert found is not None
+    assert words in found
+
+
+def test_what_a_body_captures_is_read() -> None:
+    body = (
+        "y = If (c) <then_branch = g1 () => (float[2] t) { a = Abs (x) t = Neg (a) }, "
+        "else_branch = g2 () => (float[2] e) { e = Exp (z) }>"
+    )
+    (node,) = _model("float[2] x, float[2] z, bool c", "float[2] y", body).graph.node
+    assert set(captures(node)) == {"x", "z"}
+    assert set(reads(node)) == {"c", "x", "z"}

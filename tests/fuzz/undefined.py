@@ -1,0 +1,190 @@
+"""Results that the operators' definitions leave open, or that ONNX Runtime does not keep to: not compared, by rule.
+
+A rule looks at a node and the inputs that it gets. Where it holds, nothing that depends on the node is compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+import onnx
+
+from korch_cli.core.types import Array, DType
+from tests.fuzz.precision import ACCUMULATING, SINGLE
+from tests.fuzz.running import dtype_of, float_limits, reads
+
+Rule = Callable[[onnx.NodeProto, Sequence[Array]], bool]
+
+_RULES: dict[str, list[Rule]] = {}
+
+
+def rule(names: str) -> Callable[[Rule], Rule]:
+    """Enter the decorated function as a rule of the operators `names`, which are separated by spaces."""
+
+    def enter(function: Rule) -> Rule:
+        for name in names.split():
+            _RULES.setdefault(name, []).append(function)
+        return function
+
+    return enter
+
+
+def undefined_tensors(model: onnx.ModelProto, values: Mapping[str, Array]) -> set[str]:
+    """Return the tensors that are not to be compared when the tensors are `values`."""
+    found: set[str] = set()
+    for node in model.graph.node:
+        read = reads(node)
+        inputs = [values[name] for name in read]
+        if any(name in found for name in read) or any(r(node, inputs) for r in _RULES.get(node.op_type, ())):
+            found.update(node.output)
+    return found
+
+
+def _floats(inputs: Sequence[Array]) -> Iterator[Array]:
+    return (a.astype(np.float64) for a in inputs if dtype_of(a).is_float)
+
+
+@rule(
+    "Max Min ReduceMax ReduceMin MaxPool GlobalMaxPool ArgMax ArgMin TopK Clip Hardmax Unique Softmax LogSoftmax "
+    "ReduceLogSumExp"
+)
+def _nan_by_position(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """Whether a NaN wins against a number depends on its position in ONNX Runtime, and on the vector unit."""
+    return any(np.isnan(a).any() for a in _floats(inputs))
+
+
+@rule("Sign Relu LeakyRelu ThresholdedRelu PRelu HardSigmoid HardSwish Shrink")
+def _nan_in_comparisons(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """ONNX Runtime computes these by comparisons and maxima in which a NaN falls on either side."""
+    return any(np.isnan(a).any() for a in _floats(inputs))
+
+
+@rule("Cast CastLike")
+def _out_of_range(node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """ONNX leaves a float open that the integer type does not hold."""
+    if not dtype_of(inputs[0]).is_float:
+        return False
+    if node.op_type == "CastLike":
+        target: DType | None = dtype_of(inputs[-1])
+    else:
+        target = DType.from_onnx(next(a.i for a in node.attribute if a.name == "to"))
+    if target is None or not target.is_integer:
+        return False
+    ends, x = np.iinfo(target.numpy), inputs[0].astype(np.float64)
+    return not bool(((x >= float(ends.min)) & (x < float(ends.max) + (ends.max < 2**53))).all())
+
+
+@rule("Pow")
+def _power_of_infinity(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """ONNX Runtime replaces some exponents by roots and products, which differ at -inf and -0; integers overflow."""
+    x = inputs[0].astype(np.float64)
+    return bool((np.isinf(x) | (x == 0)).any()) or bool((np.abs(x) > 1e4).any() and not dtype_of(inputs[0]).is_float)
+
+
+@rule("LRN")
+def _running_sum(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """ONNX Runtime slides a running sum of squares over the channels, which an infinity or a NaN never leaves."""
+    return any(not (np.abs(a) < 1e15).all() for a in _floats(inputs))
+
+
+@rule("ReduceProd ReduceSum ReduceMean ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum ReduceLogSumExp")
+def _overflowing_reduction(node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """ONNX Runtime adds up and multiplies some integers as floats, which end at the largest integer."""
+    if dtype_of(inputs[0]).is_float or not inputs[0].size:
+        return False
+    size = np.abs(inputs[0].astype(np.float64))
+    with np.errstate(over="ignore"):
+        largest = np.maximum(size, 1.0).prod() if node.op_type == "ReduceProd" else (size * size + size).sum()
+    return bool(largest > np.iinfo(inputs[0].dtype).max)
+
+
+@rule("ReduceProd")
+def _product_out_of_range(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """A product that overflows or underflows on the way does so in one order and not in another."""
+    if not dtype_of(inputs[0]).is_float:
+        return False
+    size = np.abs(inputs[0].astype(np.float64))
+    exponents = np.log2(size[np.isfinite(size) & (size > 0)])
+    extremes = float(exponents[exponents > 0].sum()), float(-exponents[exponents < 0].sum())
+    return not np.isfinite(size).all() or max(extremes) > float_limits(dtype_of(inputs[0])).exponent - 2
+
+
+@rule(
+    "InstanceNormalization GroupNormalization BatchNormalization LayerNormalization RMSNormalization LpNormalization "
+    "SimplifiedLayerNormalization SkipLayerNormalization MeanVarianceNormalization"
+)
+def _overflowing_squares(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """Squares overflow, and so do products with the mean, which ONNX Runtime subtracts before or after scaling."""
+    return any(bool((size >= 2.0**half).any()) for size, half in _sizes(inputs))
+
+
+@rule(" ".join(sorted(ACCUMULATING)))
+def _overflowing_sum(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """Sums of finite numbers that overflow on the way do so in one order and not in another."""
+    exponents = [math.log2(max(1.0, float(np.abs(a[np.isfinite(a)]).max(initial=0.0)))) for a in _floats(inputs)]
+    if not exponents or not inputs[0].size:
+        return False
+    # Squares and products, and as many of them as there are elements.
+    reach = max(2 * max(exponents), sum(exponents)) + math.log2(inputs[0].size)
+    limits = float_limits(next(dtype_of(a) for a in inputs if dtype_of(a).is_float))
+    return reach > limits.exponent
+
+
+@rule("ReduceMean")
+def _mean_of_nothing(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """ONNX leaves open what the mean of no elements is."""
+    return not inputs[0].size
+
+
+@rule("MaxPool")
+def _least_number(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """ONNX Runtime begins some maxima with the lowest finite number, which -inf does not lower."""
+    return any(np.isneginf(a).any() for a in _floats(inputs))
+
+
+@rule("Softmax LogSoftmax")
+def _overflowing_distance(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """Where the distance to the maximum overflows or is inf - inf, ONNX Runtime's float64 kernel differs."""
+    most = float_limits(dtype_of(inputs[0])).most / 4
+    return any(bool((a > most).any() or (np.isfinite(a) & (a < -most)).any()) for a in _floats(inputs))
+
+
+@rule("LpNormalization")
+def _vanishing_squares(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """Where squares vanish, it depends on the program whether the norm is zero."""
+    return any(bool(((size > 0) & (size <= 2.0**-half)).any()) for size, half in _sizes(inputs))
+
+
+def _sizes(inputs: Sequence[Array]) -> Iterator[tuple[Array, float]]:
+    """Yield absolute values, and half the exponent at which their type overflows, less some for sums."""
+    for a in inputs:
+        if dtype_of(a).is_float:
+            yield np.abs(a.astype(np.float64)), (float_limits(dtype_of(a)).exponent - 14) / 2
+
+
+@rule(" ".join(sorted(SINGLE)))
+def _beyond_single(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """ONNX Runtime computes these in float32 even where the operands are float64, which may not fit."""
+    most = float_limits(DType.F32).most
+    return any(a.dtype == np.float64 and bool((np.abs(a[np.isfinite(a)]) > most).any()) for a in inputs)
+
+
+@rule("Clip")
+def _absent_bound(node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """ONNX Runtime takes the largest finite number for a bound that is absent, which cuts infinities off."""
+    bounds = len([name for name in node.input[1:] if name]) + len(node.attribute)
+    return bounds < 2 and any(np.isinf(a).any() for a in _floats(inputs[:1]))
+
+
+@rule("InstanceNormalization")
+def _one_element(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """What is left of one element without its mean is the rounding error of the same expression."""
+    return inputs[0].ndim > 2 and int(np.prod(inputs[0].shape[2:])) == 1
+
+
+@rule("OneHot Range")
+def _indices_that_are_no_numbers(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """An index has to be a number that an integer holds."""
+    return any((~np.isfinite(a) | (np.abs(a) > 2**31)).any() for a in _floats(inputs[:1]))
