@@ -12,6 +12,7 @@ _PACKAGE = Path(__file__).parents[2] / "src" / "korch_cli"
 _FILES = sorted(_PACKAGE.rglob("*.py"))
 _STAGES = {
     "load",
+    "algebra",
     "fission",
     "rewrite",
     "candidates",
@@ -26,7 +27,7 @@ _STAGES = {
 _JOINTS = {"pipeline", "cli"}
 _ROOTS = {"version", "session", "__init__", "__main__"}
 _ALWAYS_LAZY = {"onnxruntime", "ortools", "onnx_graphsurgeon", "cupy", "rich"}
-_ONNX_READERS = {"load", "emit", "verify"}
+_ONNX_READERS = {"load", "algebra", "emit", "verify"}
 _FOR_EVERYONE = {"core", "version"}
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import onnx
+
 from korch_cli.core.model import Bindings, Model
 from korch_cli.load.bind import bind
 from korch_cli.load.constants import lift_constants
@@ -34,3 +36,10 @@ def load(path: Path, bindings: Bindings) -> Model:
     if folded:
         notes.append(f"Folded into constants: {folded} node{'s' if folded > 1 else ''}.")
     return describe(proto, path, tuple(notes))
+
+
+def reload(model: Model, proto: object, note: str) -> Model:
+    """Return a loaded model after its protobuf was changed; `note` says how."""
+    assert isinstance(proto, onnx.ModelProto)
+    fold(proto, take_stated(proto), model.path.parent)
+    return describe(proto, model.path, (*model.notes, note))

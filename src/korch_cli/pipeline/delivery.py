@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from korch_cli.candidates import cut
+from korch_cli.candidates import cut, single_operators
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import DOMAIN_PREFIX, Candidate, CandidateKind, Kernel, KernelBody
-from korch_cli.core.plan import Plan
+from korch_cli.core.plan import Plan, Priced
 from korch_cli.core.progress import Progress
 from korch_cli.core.record import Comparison, Verdict
 from korch_cli.emit import (
@@ -46,7 +46,7 @@ class Built:
         model: the ONNX file.
         compared: the same as outputs are compared: what random operators draw is given.
         flat: `compared` with the bodies of control flow beside it, so that all kernels run; equal without such bodies.
-        library: the shared library.
+        library: the shared library; None if the model was only simplified.
     """
 
     plan: Plan
@@ -56,7 +56,7 @@ class Built:
     model: Path
     compared: Path
     flat: Path
-    library: Path
+    library: Path | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,19 @@ class Delivery:
             flat = self._aside("flat", with_given(proto, self.prepared.random))
         return Built(plan, bodies, kernels, domain, model, compared, flat, library)
 
+    def build_simplified(self) -> Built:
+        """Write the simplified model without any kernel into the staging folder."""
+        flat = self.prepared.unrolled.flat
+        vendor = tuple(Priced(candidate, 0.0) for candidate in single_operators(flat, self.graph))
+        plan = Plan(vendor, 0.0, 0.0, "optimal")
+        base = self.prepared.unrolled.model
+        model = self.staged / self.settings.output.name
+        save_model(base.proto, base.path.parent, model)
+        compared = model
+        if self.prepared.random:
+            compared = self._aside("compared", with_given(base.proto, self.prepared.random))
+        return Built(plan, {}, {}, "", model, compared, compared, None)
+
     def _aside(self, folder: str, proto: object) -> Path:
         """Write a model that is compared and not delivered."""
         path = self.staged / folder / self.settings.output.name
@@ -139,6 +152,8 @@ class Delivery:
             ("with the library", self.prepared.compared, built.compared, built.library),
             ("without the library", self.prepared.compared, built.compared, None),
         ]
+        if built.library is None:
+            ways = [("simplified", self.prepared.compared, built.compared, None)]
         if built.flat != built.compared:
             ways.append((_BODIES, self.prepared.flat_compared, built.flat, built.library))
         return tuple(
@@ -176,6 +191,8 @@ class Delivery:
 
     def blame(self, built: Built) -> tuple[tuple[str, str], ...]:
         """Return the kernels that compute something else than their functions do, each with a sentence."""
+        if built.library is None:
+            return ()
         return find_guilty(
             built.flat,
             built.library,
@@ -206,7 +223,8 @@ class Delivery:
         """
         store, identity = self.laboratory.bench.store, self.laboratory.bench.identity
         whole = self.prepared.whole
-        digests = [hashlib.sha256(p.read_bytes()).hexdigest() for p in (whole.path, built.model, built.library)]
+        files = [whole.path, built.model, *([] if built.library is None else [built.library])]
+        digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
         key = f"comparison/{'/'.join(digests)}/{identity}"
         known = store.document(key)
         if known is not None:
@@ -240,7 +258,8 @@ class Delivery:
             copy_model(self.settings.source, model)
         else:
             model = outcome.built.model
-            files[self._library] = outcome.built.library
+            if outcome.built.library is not None:
+                files[self._library] = outcome.built.library
         external = model.with_name(f"{model.name}.data")
         if external.exists():
             files[output.with_name(external.name)] = external
@@ -249,7 +268,7 @@ class Delivery:
         files[self._plan] = document
         files[output] = model
         # The library that an earlier run left beside the output belongs to what is overwritten now.
-        stale = outcome.built is None and self._is_ours(output.with_suffix(".plan.json"))
+        stale = self._library not in files and self._is_ours(output.with_suffix(".plan.json"))
         write_set(files)
         if stale:
             self._library.unlink(missing_ok=True)

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from korch_cli.algebra import simplify
 from korch_cli.core.errors import MissingError, ModelError
 from korch_cli.core.model import Model, UnrolledModel
 from korch_cli.core.randomness import is_random
 from korch_cli.core.types import Array, TensorType
 from korch_cli.emit import save_model, with_given
-from korch_cli.load import load, unroll
+from korch_cli.load import load, reload, unroll
 from korch_cli.pipeline.settings import Settings
 from korch_cli.verify import Subject, draw_inputs, first_failure
 
@@ -39,14 +40,16 @@ class Prepared:
     """What is optimised.
 
     Attributes:
-        unrolled: the loaded model with the bodies of its control flow.
+        unrolled: the simplified model with the bodies of its control flow.
+        simplified: whether it differs from the loaded one.
         whole: the loaded model, as its users run it.
-        flat: the model with the bodies beside it, in which every node runs once; `whole` if there are none.
+        flat: the simplified model with the bodies beside it, in which every node runs once.
         random: what random operators of the main graph draw.
         compared: `whole` as outputs are compared: `random` is given. `flat_compared` is the same of `flat`.
     """
 
     unrolled: UnrolledModel
+    simplified: bool
     whole: Runnable
     flat: Runnable
     random: Mapping[str, TensorType]
@@ -69,9 +72,10 @@ def prepare(settings: Settings, folder: Path) -> Prepared:
     _check_runs(whole, settings)
     random = dict(_random(model))
     compared = _compared(model, whole, random, settings, folder / "compared.onnx")
+    base = _simplified(model)
     without: set[str] = set()
     for _ in range(_ATTEMPTS):
-        unrolled = unroll(model, without)
+        unrolled = unroll(base, without)
         if not unrolled.bodies:
             break
         flat = _runnable(unrolled.flat, settings, folder / "flat.onnx")
@@ -79,13 +83,20 @@ def prepare(settings: Settings, folder: Path) -> Prepared:
         failure = first_failure(subject, flat.feeds[0], settings.threads)
         if failure is None:
             flat_compared = _compared(unrolled.flat, flat, random, settings, folder / "flat-compared.onnx")
-            return Prepared(unrolled, whole, flat, random, compared, flat_compared)
+            return Prepared(unrolled, base is not model, whole, flat, random, compared, flat_compared)
         named = [body.prefix for body in unrolled.bodies if body.prefix in failure.sentence]
         if not named:
             break
         # The outer bodies' prefixes are parts of the inner ones'.
         without.add(max(named, key=len))
-    return Prepared(UnrolledModel(model, model, ()), whole, whole, random, compared, compared)
+    flat = whole if base is model else _runnable(base, settings, folder / "simplified.onnx")
+    flat_compared = _compared(base, flat, random, settings, folder / "flat-compared.onnx")
+    return Prepared(UnrolledModel(base, base, ()), base is not model, whole, flat, random, compared, flat_compared)
+
+
+def _simplified(model: Model) -> Model:
+    found = simplify(model)
+    return model if found is None else reload(model, found.proto, found.sentence)
 
 
 def _random(model: Model) -> Iterator[tuple[str, TensorType]]:

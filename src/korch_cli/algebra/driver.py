@@ -1,0 +1,113 @@
+"""What surrounds products goes into their weights, and written-out activations get their names back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx
+
+from korch_cli.algebra.affine import Affine, read_affine
+from korch_cli.algebra.product import Product, read_product
+from korch_cli.algebra.raising import raise_hard_sigmoids
+from korch_cli.algebra.surgery import Surgery
+from korch_cli.core.model import Model
+from korch_cli.core.types import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Simplified:
+    """A model that was simplified: an `onnx.ModelProto`, and what was done in one sentence."""
+
+    proto: object
+    sentence: str
+
+
+def simplify(model: Model) -> Simplified | None:
+    """Return a model that computes the same with fewer nodes, None where there is nothing to simplify.
+
+    An affine map behind a product goes into its weights if nothing else reads the product, and one in front of products
+    goes into theirs if all of its readers are such. Weights that others read are copied. Sums are formed in another
+    order. Only the main graph is looked at.
+    """
+    surgery = Surgery(model)
+    raised = raise_hard_sigmoids(surgery)
+    folded = 0
+    while _fold_one(surgery):
+        folded += 1
+    if not raised + folded:
+        return None
+    parts = [f"{folded} affine maps were folded into weights"] if folded else []
+    parts += [f"{raised} written-out hard sigmoids were raised"] if raised else []
+    return Simplified(surgery.result(), f"Simplified: {', '.join(parts)}.")
+
+
+def _fold_one(surgery: Surgery) -> bool:
+    return any(_behind(surgery, node) or _in_front(surgery, place, node) for place, node in list(surgery.nodes()))
+
+
+def _behind(surgery: Surgery, node: onnx.NodeProto) -> bool:
+    """Fold the map behind a product into it."""
+    product = read_product(node, surgery.constant, surgery.types)
+    place = None if product is None else surgery.only_reader(node.output[0])
+    if product is None or place is None:
+        return False
+    reader = surgery.node(place)
+    affine = read_affine(reader, surgery.constant, product.outputs, product.axis, product.rank)
+    if affine is None or affine.operand != node.output[0] or not _alike(surgery, node.output[0], reader.output[0]):
+        return False
+    found = product.after(affine)
+    if found is None:
+        return False
+    _rewrite(surgery, product, *found)
+    result = reader.output[0]
+    surgery.replace([place], place, [])
+    node.output[0] = result
+    surgery.changed()
+    return True
+
+
+def _in_front(surgery: Surgery, place: tuple[int, int], node: onnx.NodeProto) -> bool:
+    """Fold a map into all products that read it."""
+    readers = surgery.readers(node.output[0]) if node.output else []
+    products = [read_product(surgery.node(reader), surgery.constant, surgery.types) for reader in readers]
+    first = products[0] if products else None
+    if first is None:
+        return False
+    affine = read_affine(node, surgery.constant, first.inputs, first.axis, first.rank)
+    if affine is None or not _alike(surgery, affine.operand, node.output[0]):
+        return False
+    changes = [_taken_in(product, affine, node.output[0], first) for product in products]
+    if any(change is None for change in changes):
+        return False
+    for product, change in zip(products, changes, strict=True):
+        assert product is not None
+        assert change is not None
+        _rewrite(surgery, product, *change)
+        product.node.input[0] = affine.operand
+    surgery.replace([place], place, [])
+    return True
+
+
+def _taken_in(product: Product | None, affine: Affine, name: str, first: Product) -> tuple[Array, Array | None] | None:
+    if product is None or (product.inputs, product.axis, product.rank) != (first.inputs, first.axis, first.rank):
+        return None
+    if product.node.input[0] != name or name in product.node.input[1:]:
+        return None
+    return product.before(affine)
+
+
+def _rewrite(surgery: Surgery, product: Product, weights: Array, bias: Array | None) -> None:
+    node = product.node
+    stem = node.input[1]
+    node.input[1] = surgery.add_constant(stem, weights)
+    if bias is None:
+        return
+    if len(node.input) > 2 and node.input[2]:
+        node.input[2] = surgery.add_constant(node.input[2], bias)
+    else:
+        del node.input[2:]
+        node.input.append(surgery.add_constant(f"{stem}/bias", bias))
+
+
+def _alike(surgery: Surgery, before: str, after: str) -> bool:
+    return before in surgery.types and surgery.types[before] == surgery.types.get(after)

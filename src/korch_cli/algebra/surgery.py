@@ -1,0 +1,110 @@
+"""A model's main graph while its nodes are replaced, and who reads what in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from korch_cli.core.model import Model
+from korch_cli.core.types import Array
+
+_FIRST_IR_WITH_DEFAULTS = 4
+
+
+class Surgery:
+    """The nodes of a copy of a model; a node keeps its place, so that the order stays one in which they can run."""
+
+    def __init__(self, model: Model) -> None:
+        assert isinstance(model.proto, onnx.ModelProto)
+        self.model = model
+        self.types = model.types
+        self._proto = onnx.ModelProto()
+        self._proto.CopyFrom(model.proto)
+        self._nodes: list[list[onnx.NodeProto]] = [[node] for node in self._proto.graph.node]
+        self._new: dict[str, Array] = {}
+        self._seen = {*model.outputs, *(name for operator in model.operators for name in operator.captures)}
+        self._names = {name for operator in model.operators for name in (*operator.inputs, *operator.outputs)}
+        self._names |= set(model.constants)
+        self._readers: dict[str, list[tuple[int, int]]] = {}
+        self._index()
+
+    def nodes(self) -> Iterator[tuple[tuple[int, int], onnx.NodeProto]]:
+        """Every node with the place that it is known by until something is replaced there."""
+        for i, group in enumerate(self._nodes):
+            for j, node in enumerate(group):
+                yield (i, j), node
+
+    def node(self, place: tuple[int, int]) -> onnx.NodeProto:
+        """Return the node in a place."""
+        return self._nodes[place[0]][place[1]]
+
+    def constant(self, name: str) -> Array | None:
+        """Return the elements of a constant, None for any other tensor."""
+        if name in self._new:
+            return self._new[name]
+        constant = self.model.constants.get(name)
+        return None if constant is None else constant.array()
+
+    def readers(self, name: str) -> list[tuple[int, int]]:
+        """Return the places of the nodes that read a tensor, none if something other than a node sees it."""
+        return [] if name in self._seen else self._readers.get(name, [])
+
+    def only_reader(self, name: str) -> tuple[int, int] | None:
+        """Return the place of the one node that reads a tensor, None if there are others."""
+        readers = self.readers(name)
+        return readers[0] if len(readers) == 1 else None
+
+    def fresh(self, stem: str) -> str:
+        """Return a name for a new tensor."""
+        name, count = f"{stem}/folded", 0
+        while name in self._names:
+            count += 1
+            name = f"{stem}/folded{count}"
+        self._names.add(name)
+        return name
+
+    def add_constant(self, stem: str, array: Array) -> str:
+        """Add a constant; return its name."""
+        stem = stem.split("/folded", 1)[0] if stem in self._new else stem
+        name = self.fresh(stem)
+        self._new[name] = np.ascontiguousarray(array)
+        return name
+
+    def replace(self, places: Sequence[tuple[int, int]], at: tuple[int, int], nodes: Sequence[onnx.NodeProto]) -> None:
+        """Remove the nodes in `places` and put `nodes` where the one in `at` was."""
+        for i, j in places:
+            self._nodes[i] = [node for k, node in enumerate(self._nodes[i]) if k != j or (i, j) == at]
+        self._nodes[at[0]] = list(nodes)
+        self._index()
+
+    def changed(self) -> None:
+        """Note that nodes were changed in place."""
+        self._index()
+
+    def result(self) -> onnx.ModelProto:
+        """Return the model."""
+        graph = self._proto.graph
+        copies = []
+        for _, node in self.nodes():
+            copy = onnx.NodeProto()
+            copy.CopyFrom(node)
+            copies.append(copy)
+        del graph.node[:]
+        graph.node.extend(copies)
+        read = {name for node in copies for name in node.input}
+        for name, array in self._new.items():
+            if name in read:
+                tensor = numpy_helper.from_array(array, name)
+                graph.initializer.append(tensor)
+                if self.model.ir_version < _FIRST_IR_WITH_DEFAULTS:
+                    graph.input.append(onnx.helper.make_tensor_value_info(name, tensor.data_type, array.shape))
+        return self._proto
+
+    def _index(self) -> None:
+        self._readers = {}
+        for place, node in self.nodes():
+            for name in dict.fromkeys(node.input):
+                self._readers.setdefault(name, []).append(place)
