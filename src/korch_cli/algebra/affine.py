@@ -39,6 +39,11 @@ class Affine:
         return bool(np.all(self.shift == 0))
 
 
+def may_be_affine(node: onnx.NodeProto) -> bool:
+    """Whether it is worth reading constants to find out."""
+    return node.op_type in ("Add", "BatchNormalization", "Div", "Mul", "Sub")
+
+
 def read_affine(node: onnx.NodeProto, constant: Lookup, channels: int, axis: int, rank: int) -> Affine | None:
     """Return a node as an affine map of a tensor of `rank` with `channels` along `axis`, None where it is not one.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from korch_cli.algebra.affine import Affine, read_affine
+from korch_cli.algebra.affine import Affine, may_be_affine, read_affine
 from korch_cli.algebra.product import Product, read_product
 from korch_cli.algebra.raising import raise_hard_sigmoids
 from korch_cli.algebra.surgery import Surgery
@@ -31,9 +31,7 @@ def simplify(model: Model) -> Simplified | None:
     """
     surgery = Surgery(model)
     raised = raise_hard_sigmoids(surgery)
-    folded = 0
-    while _fold_one(surgery):
-        folded += 1
+    folded = _fold(surgery)
     if not raised + folded:
         return None
     parts = [f"{folded} affine maps were folded into weights"] if folded else []
@@ -41,15 +39,25 @@ def simplify(model: Model) -> Simplified | None:
     return Simplified(surgery.result(), f"Simplified: {', '.join(parts)}.")
 
 
-def _fold_one(surgery: Surgery) -> bool:
-    return any(_behind(surgery, node) or _in_front(surgery, place, node) for place, node in list(surgery.nodes()))
+def _fold(surgery: Surgery) -> int:
+    """Fold maps until none is left that fits; return how many there were."""
+    total, count = 0, 1
+    while count:
+        count = 0
+        for place, node in list(surgery.nodes()):
+            while surgery.holds(place, node) and (_behind(surgery, node) or _in_front(surgery, place, node)):
+                count += 1
+        total += count
+    return total
 
 
 def _behind(surgery: Surgery, node: onnx.NodeProto) -> bool:
     """Fold the map behind a product into it."""
+    place = surgery.only_reader(node.output[0]) if node.output else None
+    if place is None or not may_be_affine(surgery.node(place)):
+        return False
     product = read_product(node, surgery.constant, surgery.types)
-    place = None if product is None else surgery.only_reader(node.output[0])
-    if product is None or place is None:
+    if product is None:
         return False
     reader = surgery.node(place)
     affine = read_affine(reader, surgery.constant, product.outputs, product.axis, product.rank)
@@ -68,7 +76,7 @@ def _behind(surgery: Surgery, node: onnx.NodeProto) -> bool:
 
 def _in_front(surgery: Surgery, place: tuple[int, int], node: onnx.NodeProto) -> bool:
     """Fold a map into all products that read it."""
-    readers = surgery.readers(node.output[0]) if node.output else []
+    readers = surgery.readers(node.output[0]) if may_be_affine(node) else []
     products = [read_product(surgery.node(reader), surgery.constant, surgery.types) for reader in readers]
     first = products[0] if products else None
     if first is None:
@@ -99,14 +107,14 @@ def _taken_in(product: Product | None, affine: Affine, name: str, first: Product
 def _rewrite(surgery: Surgery, product: Product, weights: Array, bias: Array | None) -> None:
     node = product.node
     stem = node.input[1]
-    node.input[1] = surgery.add_constant(stem, weights)
+    node.input[1] = surgery.replace_constant(stem, weights)
     if bias is None:
         return
     if len(node.input) > 2 and node.input[2]:
-        node.input[2] = surgery.add_constant(node.input[2], bias)
+        node.input[2] = surgery.replace_constant(node.input[2], bias)
     else:
         del node.input[2:]
-        node.input.append(surgery.add_constant(f"{stem}/bias", bias))
+        node.input.append(surgery.replace_constant(f"{stem}/bias", bias))
 
 
 def _alike(surgery: Surgery, before: str, after: str) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from korch_cli.algebra.affine import Affine, Lookup
-from korch_cli.core.types import Array, TensorType
+from korch_cli.core.types import Array, DType, TensorType
 
 _MOST_BYTES = 64 << 20
 """Larger weights are not rewritten: the output would have to hold them, and they would have to be held to do it."""
@@ -106,7 +106,10 @@ def read_product(node: onnx.NodeProto, constant: Lookup, types: Mapping[str, Ten
     if node.domain not in ("", "ai.onnx") or node.op_type not in _READERS:
         return None
     typed, operand = types.get(node.input[1]), types.get(node.input[0])
-    if operand is None or node.output[0] not in types or (typed is not None and typed.size_bytes > _MOST_BYTES):
+    if operand is None or node.output[0] not in types:
+        return None
+    # What was rewritten before has no type here, but it had to be small enough then.
+    if typed is not None and (typed.size_bytes > _MOST_BYTES or typed.dtype not in (DType.F32, DType.F64)):
         return None
     weights = constant(node.input[1])
     if weights is None or weights.dtype not in (np.float32, np.float64):

@@ -41,6 +41,11 @@ class Surgery:
         """Return the node in a place."""
         return self._nodes[place[0]][place[1]]
 
+    def holds(self, place: tuple[int, int], node: onnx.NodeProto) -> bool:
+        """Whether a node is still where it was."""
+        group = self._nodes[place[0]]
+        return place[1] < len(group) and group[place[1]] is node
+
     def constant(self, name: str) -> Array | None:
         """Return the elements of a constant, None for any other tensor."""
         if name in self._new:
@@ -66,9 +71,10 @@ class Surgery:
         self._names.add(name)
         return name
 
-    def add_constant(self, stem: str, array: Array) -> str:
-        """Add a constant; return its name."""
-        stem = stem.split("/folded", 1)[0] if stem in self._new else stem
+    def replace_constant(self, old: str, array: Array) -> str:
+        """Return the name of a new constant for the one node that reads `old`; others keep `old`."""
+        stem = old.split("/folded", 1)[0] if old in self._new else old
+        self._new.pop(old, None)
         name = self.fresh(stem)
         self._new[name] = np.ascontiguousarray(array)
         return name
