@@ -32,6 +32,8 @@ from tests.conformance.running import Session, UnfeedableError
 from tests.conformance.variants import Trial
 from tests.conformance.verdict import Journal, Outcome, Verdict
 
+_MOST_PRIMITIVES = 6
+"""In a kernel. Expanded functions have dozens of primitives, and larger kernels of them are combinations of these."""
 _BUILD_SECONDS = 600.0
 
 
@@ -120,7 +122,7 @@ def _watch(seconds: float) -> None:
 def _planned(trial: Trial, source: Path) -> _Subject:
     source.write_bytes(trial.model)
     answers, excluded = _reference(trial)
-    fusion = plan_fusion(source, trial.bindings)
+    fusion = plan_fusion(source, trial.bindings, max_primitives=_MOST_PRIMITIVES)
     if answers is not None:
         # Bodies of control flow lie in the graph too, where they have inputs of their own.
         model, graph = fusion.model.model, fusion.graph
