@@ -39,17 +39,29 @@ def quick_compiler() -> Compiler:
 
 @pytest.fixture
 def check_kernels(tmp_path: Path, quick_compiler: Compiler) -> Check:
+    return _check_with(quick_compiler, tmp_path)
+
+
+@pytest.fixture
+def check_shipped_kernels(tmp_path: Path) -> Check:
+    """The same with the flags that kernels are shipped with, which take longer and may bring out errors of a compiler."""
+    found = find_compiler(os.environ.get("KORCH_CXX"))
+    flags = tuple(f for f in found.flags if f != "-fvisibility=hidden")
+    return _check_with(Compiler(found.command, flags, f"{found.identity} visible"), tmp_path)
+
+
+def _check_with(compiler: Compiler, tmp_path: Path) -> Check:
     def check(graphs: Sequence[PrimitiveGraph]) -> list[Kernel]:
         kernels = [(graph, kernel) for graph in graphs for kernel in generate(_body(graph))]
         names = [kernel.name for _, kernel in kernels]
         units = {kernel.name: kernel.source for _, kernel in kernels}
-        built = compile_units(quick_compiler, units, headers(), tmp_path, jobs=2, progress=Silent())
+        built = compile_units(compiler, units, headers(), tmp_path, jobs=2, progress=Silent())
         for name, result in built.items():
             assert not isinstance(result, BuildFailure), f"{result.log}\n{units[name]}"
         objects = [path for path in built.values() if isinstance(path, Path)]
         # A library stays loaded under its path, so that each needs one of its own.
         shared = Path(tempfile.mkdtemp(dir=tmp_path)) / "kernels.so"
-        link(quick_compiler, objects, shared, exports=names)
+        link(compiler, objects, shared, exports=names)
         library = ctypes.CDLL(str(shared))
         for graph, kernel in kernels:
             for seed in range(2):

@@ -135,3 +135,28 @@ def test_casts_between_all_types(check_kernels: Check, source: str) -> None:
         lines.append(f'%{last} "y" {target}[3,21] = elementwise cast (%{last - 1}) @0')
         graphs.append(graph(*lines, f"outputs (%{last})"))
     check_kernels(graphs)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_that_choose_among_sums_of_columns(check_shipped_kernels: Check, dtype: str) -> None:
+    """Loops over integers and floats of several widths, which GCC 12 once vectorised wrongly for some extents."""
+    check_shipped_kernels(
+        [
+            graph(
+                f'%0 "labels" {dtype}[3,1,{n}] = input',
+                f'%1 "x" f32[3,{k},{n}] = input',
+                f'%2 "w" f32[3,1,{n}] = input',
+                f'%3 "ignored" {dtype}[] = literal {1 if dtype[0] == "u" else -1}',
+                '%4 "none" f32[] = literal 0.0',
+                f'%5 "skip" bool[3,1,{n}] = elementwise equal (%0, %3) @0',
+                f'%6 "sum" f32[3,1,{n}] = reduce sum axes=[1] (%1) @0',
+                f'%7 "loss" f32[3,1,{n}] = elementwise neg (%6) @0',
+                f'%8 "kept" f32[3,1,{n}] = elementwise where (%5, %4, %7) @0',
+                f'%9 "weight" f32[3,1,{n}] = elementwise where (%5, %4, %2) @0',
+                '%10 "total" f32[1,1,1] = reduce sum axes=[0,1,2] (%9) @0',
+                "outputs (%8, %9, %10)",
+            )
+            for n in (1, 3, 5, 6, 7, 11)
+            for k in (2, 5)
+        ]
+    )
