@@ -173,6 +173,14 @@ def _built(
     yield subjects, library
 
 
+def _all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _all_nodes(attribute.g)
+
+
 def _check_output(subject: _Subject, library: Path) -> None:
     """Raise _Fault unless the output keeps its promises and answers the same.
 
@@ -181,7 +189,7 @@ def _check_output(subject: _Subject, library: Path) -> None:
     """
     trial = subject.trial
     before, after = onnx.ModelProto.FromString(trial.model), onnx.load(subject.output)
-    custom = sum(node.domain.startswith("korch.") for node in after.graph.node)
+    custom = sum(node.domain.startswith("korch.") for node in _all_nodes(after.graph))
     if custom != subject.fusion.kernels:
         raise _Fault(f"{subject.fusion.kernels} kernels are planned, but there are {custom} custom nodes")
     shapes = {name: value.shape for name, value in trial.feeds.items() if isinstance(value, np.ndarray)}

@@ -23,7 +23,7 @@ from korch_cli.load.constants import (
     replace_nodes,
 )
 from korch_cli.load.evaluate import FIRST_OPSET, FOLDABLE, SHAPE_READERS, evaluate
-from korch_cli.load.infer import infer, types_of
+from korch_cli.load.infer import infer, is_consistent, types_of
 from korch_cli.load.structure import reads
 from korch_cli.load.tensor import read_tensor, tensor_bytes
 
@@ -59,19 +59,37 @@ def fold(proto: onnx.ModelProto, stated: Mapping[str, onnx.ValueInfoProto], fold
     An If on a constant is replaced by the branch that it takes.
     Nodes that make graph outputs stay, as do those whose results would make the file grow.
     """
+    before = None
+    if any(node.op_type == "If" for node in proto.graph.node):
+        before = onnx.ModelProto()
+        before.CopyFrom(proto)
+    total, taken = _fold_all(proto, stated, folder, branches=True)
+    if before is not None and taken and not is_consistent(proto):
+        # In a branch, where they infer no shapes, runtimes accept operands that they refuse elsewhere.
+        proto.CopyFrom(before)
+        total, _ = _fold_all(proto, stated, folder, branches=False)
+    return total
+
+
+def _fold_all(
+    proto: onnx.ModelProto, stated: Mapping[str, onnx.ValueInfoProto], folder: Path, *, branches: bool
+) -> tuple[int, int]:
+    """Fold; return how many nodes were folded or replaced by a branch, and how many by a branch."""
     version = max((o.version for o in proto.opset_import if is_default_domain(o.domain)), default=0)
-    total = 0
+    total = taken = 0
     while True:
         infer(proto, stated)
         count = _fold_once(proto, folder) if version >= FIRST_OPSET else 0
-        count += _take_branches(proto, folder)
-        total += count
+        chosen = _take_branches(proto, folder) if branches else 0
+        taken += chosen
+        total += count + chosen
         remove_dead(proto)
-        if not count:
-            return total
+        if not count + chosen:
+            return total, taken
 
 
 def _take_branches(proto: onnx.ModelProto, folder: Path) -> int:
+    """Replace every If on a constant; return how many there were."""
     fixed = overridable(proto)
     constants = {tensor.name: tensor for tensor in proto.graph.initializer if tensor.name not in fixed}
 

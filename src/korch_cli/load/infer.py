@@ -74,6 +74,15 @@ def infer(proto: onnx.ModelProto, stated: Mapping[str, onnx.ValueInfoProto]) -> 
     _write_outputs(proto, found)
 
 
+def is_consistent(proto: onnx.ModelProto) -> bool:
+    """Whether onnx finds no operator among those that it knows whose operands do not fit."""
+    try:
+        onnx.shape_inference.infer_shapes(_skeleton(proto, ()), data_prop=True, strict_mode=True)
+    except Exception:  # of which there is none in particular
+        return False
+    return True
+
+
 def types_of(proto: onnx.ModelProto) -> dict[str, TensorType]:
     """Return the static types that the model states, by tensor; tensors without one are absent."""
     graph = proto.graph

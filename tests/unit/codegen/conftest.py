@@ -44,7 +44,7 @@ def check_kernels(tmp_path: Path, quick_compiler: Compiler) -> Check:
 
 @pytest.fixture
 def check_shipped_kernels(tmp_path: Path) -> Check:
-    """The same with the flags that kernels are shipped with, which take longer and may bring out errors of a compiler."""
+    """The same with the flags that kernels are shipped with; these may bring out errors of a compiler."""
     found = find_compiler(os.environ.get("KORCH_CXX"))
     flags = tuple(f for f in found.flags if f != "-fvisibility=hidden")
     return _check_with(Compiler(found.command, flags, f"{found.identity} visible"), tmp_path)
