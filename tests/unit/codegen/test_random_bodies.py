@@ -134,7 +134,7 @@ def test_kernels_compute_what_the_primitives_mean(check_kernels: Check, body: Pr
     check_kernels([body])
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=st.lists(bodies(), min_size=6, max_size=6))
 def test_so_do_kernels_as_they_are_shipped(check_shipped_kernels: Check, drawn: list[PrimitiveGraph]) -> None:
     accepted = []
