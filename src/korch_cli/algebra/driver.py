@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import onnx
 
 from korch_cli.algebra.affine import Affine, may_be_affine, read_affine
@@ -31,7 +32,8 @@ def simplify(model: Model) -> Simplified | None:
     """
     surgery = Surgery(model)
     raised = raise_hard_sigmoids(surgery)
-    folded = _fold(surgery)
+    with np.errstate(all="ignore"):  # What is not finite is not folded.
+        folded = _fold(surgery)
     if not raised + folded:
         return None
     parts = [f"{folded} affine maps were folded into weights"] if folded else []
@@ -61,7 +63,7 @@ def _behind(surgery: Surgery, node: onnx.NodeProto) -> bool:
         return False
     reader = surgery.node(place)
     affine = read_affine(reader, surgery.constant, product.outputs, product.axis, product.rank)
-    if affine is None or affine.operand != node.output[0] or not _alike(surgery, node.output[0], reader.output[0]):
+    if affine is None or affine.operand != node.output[0] or not surgery.alike(node.output[0], reader.output[0]):
         return False
     found = product.after(affine)
     if found is None:
@@ -82,7 +84,7 @@ def _in_front(surgery: Surgery, place: tuple[int, int], node: onnx.NodeProto) ->
     if first is None:
         return False
     affine = read_affine(node, surgery.constant, first.inputs, first.axis, first.rank)
-    if affine is None or not _alike(surgery, affine.operand, node.output[0]):
+    if affine is None or not surgery.alike(affine.operand, node.output[0]):
         return False
     changes = [_taken_in(product, affine, node.output[0], first) for product in products]
     if any(change is None for change in changes):
@@ -115,7 +117,3 @@ def _rewrite(surgery: Surgery, product: Product, weights: Array, bias: Array | N
     else:
         del node.input[2:]
         node.input.append(surgery.replace_constant(f"{stem}/bias", bias))
-
-
-def _alike(surgery: Surgery, before: str, after: str) -> bool:
-    return before in surgery.types and surgery.types[before] == surgery.types.get(after)

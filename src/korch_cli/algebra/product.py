@@ -95,8 +95,7 @@ class Product:
 
     def _rounded(self, weights: Array, bias: Array | None) -> tuple[Array, Array | None] | None:
         dtype = self.weights.dtype
-        with np.errstate(over="ignore"):
-            found = weights.astype(dtype), None if bias is None else bias.astype(dtype)
+        found = weights.astype(dtype), None if bias is None else bias.astype(dtype)
         finite = np.isfinite(found[0]).all() and (found[1] is None or np.isfinite(found[1]).all())
         return found if finite else None
 
@@ -112,7 +111,7 @@ def read_product(node: onnx.NodeProto, constant: Lookup, types: Mapping[str, Ten
     if typed is not None and (typed.size_bytes > _MOST_BYTES or typed.dtype not in (DType.F32, DType.F64)):
         return None
     weights = constant(node.input[1])
-    if weights is None or weights.dtype not in (np.float32, np.float64):
+    if weights is None or not weights.size or weights.dtype not in (np.float32, np.float64):
         return None
     bias = None
     if len(node.input) > 2 and node.input[2]:

@@ -9,6 +9,7 @@ import onnx
 
 from korch_cli.algebra.affine import Lookup
 from korch_cli.algebra.surgery import Surgery
+from korch_cli.core.types import DType
 
 _NEAR = 1e-6
 """Constants may be off by as much as rounding them to float32 changes."""
@@ -21,10 +22,10 @@ def raise_hard_sigmoids(surgery: Surgery) -> int:
     """
     count = 0
     for i, node in list(surgery.nodes()):
-        shifted = _shifted_operand(node, surgery.constant)
-        if shifted is None:
+        operand = _shifted_operand(node, surgery.constant)
+        if operand is None or not _is_plain(surgery, operand):
             continue
-        operand, clip_at = shifted, surgery.only_reader(node.output[0])
+        clip_at = surgery.only_reader(node.output[0])
         if clip_at is None or not _is_clip(surgery.node(clip_at), surgery.constant):
             continue
         clipped = surgery.node(clip_at)
@@ -33,8 +34,9 @@ def raise_hard_sigmoids(surgery: Surgery) -> int:
             continue
         if _is_sixth(surgery.node(reader), clipped.output[0], surgery.constant):
             result = surgery.node(reader).output[0]
-            surgery.replace([i, clip_at, reader], reader, [_hard_sigmoid(operand, result)])
-            count += 1
+            if surgery.alike(operand, result):
+                surgery.replace([i, clip_at, reader], reader, [_hard_sigmoid(operand, result)])
+                count += 1
             continue
         product = surgery.node(reader)
         if product.op_type != "Mul" or sorted(product.input) != sorted((operand, clipped.output[0])):
@@ -42,8 +44,10 @@ def raise_hard_sigmoids(surgery: Surgery) -> int:
         last = surgery.only_reader(product.output[0])
         if last is None or not _is_sixth(surgery.node(last), product.output[0], surgery.constant):
             continue
-        gate = surgery.fresh(clipped.output[0])
         result = surgery.node(last).output[0]
+        if not surgery.alike(operand, result):
+            continue
+        gate = surgery.fresh(clipped.output[0])
         pair = [_hard_sigmoid(operand, gate), onnx.helper.make_node("Mul", [operand, gate], [result])]
         surgery.replace([i, clip_at, reader, last], last, pair)
         count += 1
@@ -52,6 +56,12 @@ def raise_hard_sigmoids(surgery: Surgery) -> int:
 
 def _hard_sigmoid(operand: str, result: str) -> onnx.NodeProto:
     return onnx.helper.make_node("HardSigmoid", [operand], [result], alpha=1 / 6, beta=0.5)
+
+
+def _is_plain(surgery: Surgery, operand: str) -> bool:
+    """Whether ONNX Runtime has a HardSigmoid for a tensor's element type."""
+    typed = surgery.types.get(operand)
+    return typed is not None and typed.dtype is DType.F32
 
 
 def _shifted_operand(node: onnx.NodeProto, constant: Lookup) -> str | None:

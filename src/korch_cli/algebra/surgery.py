@@ -26,8 +26,7 @@ class Surgery:
         self._nodes: list[list[onnx.NodeProto]] = [[node] for node in self._proto.graph.node]
         self._new: dict[str, Array] = {}
         self._seen = {*model.outputs, *(name for operator in model.operators for name in operator.captures)}
-        self._names = {name for operator in model.operators for name in (*operator.inputs, *operator.outputs)}
-        self._names |= set(model.constants)
+        self._names = {*model.constants, *_names(self._proto.graph)}
         self._readers: dict[str, list[tuple[int, int]]] = {}
         self._index()
 
@@ -61,6 +60,10 @@ class Surgery:
         """Return the place of the one node that reads a tensor, None if there are others."""
         readers = self.readers(name)
         return readers[0] if len(readers) == 1 else None
+
+    def alike(self, before: str, after: str) -> bool:
+        """Whether two tensors have the same element type and shape."""
+        return before in self.types and self.types[before] == self.types.get(after)
 
     def fresh(self, stem: str) -> str:
         """Return a name for a new tensor."""
@@ -114,3 +117,14 @@ class Surgery:
         for place, node in self.nodes():
             for name in dict.fromkeys(node.input):
                 self._readers.setdefault(name, []).append(place)
+
+
+def _names(graph: onnx.GraphProto) -> Iterator[str]:
+    """Every tensor that a graph or its subgraphs name: a subgraph may not use a name of the graph around it anew."""
+    yield from (tensor.name for tensor in (*graph.input, *graph.output, *graph.initializer))
+    yield from (tensor.values.name for tensor in graph.sparse_initializer)
+    for node in graph.node:
+        yield from (*node.input, *node.output)
+        for attribute in node.attribute:
+            for inner in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
+                yield from _names(inner)

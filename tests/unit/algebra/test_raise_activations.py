@@ -81,3 +81,30 @@ def test_bounds_that_are_attributes(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(parser.parse_model(text).SerializeToString())
     assert simplify(load(path, Bindings({}, {}))) is not None
+
+
+@pytest.mark.parametrize(
+    ("operand", "result", "three", "six"),
+    [("float[4, 5]", "float[1, 4, 5]", "float[1, 1, 1]", "float"), ("float[4]", "float[1, 4]", "float", "float[1, 1]")],
+)
+@pytest.mark.parametrize("last", ["y = Div(c, six)", "m = Mul(x, c) y = Div(m, six)"])
+def test_constants_that_add_axes_stay(
+    tmp_path: Path, operand: str, result: str, three: str, six: str, last: str
+) -> None:
+    text = f"""<ir_version: 8, opset_import: ["": 17]> g ({operand} x) => ({result} y)
+        <{three} three = {{3}}, float zero = {{0}}, float most = {{6}}, {six} six = {{6}}> {{
+          a = Add(x, three) c = Clip(a, zero, most) {last} }}"""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(parser.parse_model(text).SerializeToString())
+    assert simplify(load(path, Bindings({}, {}))) is None
+
+
+@pytest.mark.parametrize("name", RAISED)
+def test_types_that_have_no_hard_sigmoid_in_onnxruntime_stay(tmp_path: Path, name: str) -> None:
+    head = HEAD.replace("{more}", "")
+    text = f"{head} {CONSTANTS} {{ {RAISED[name]} }}".replace("float", "double")
+    path = tmp_path / "model.onnx"
+    path.write_bytes(parser.parse_model(text).SerializeToString())
+    model = load(path, Bindings({}, {}))
+    assert simplify(model) is None
+    run(model.proto, {"x": np.ones((3, 40))})
