@@ -59,7 +59,7 @@ def compile_units(
         MissingError: the folder cannot be written.
     """
     targets = {name: cache / f"{_key(compiler, text, headers)}.o" for name, text in units.items()}
-    results: dict[str, Path | BuildFailure] = {name: path for name, path in targets.items() if path.exists()}
+    results: dict[str, Path | BuildFailure] = {name: path for name, path in targets.items() if _is_there(path)}
     todo = [name for name in units if name not in results]
     if not todo:
         return results
@@ -153,8 +153,22 @@ def _compile(
         return BuildFailure(name, f"compiling takes more than {timeout_s:.0f} s", "")
     if code != 0:
         return BuildFailure(name, first_line(log), log)
+    # On the disk before it has its name, or a machine that goes down could leave a part of it under that name.
+    with made.open("rb") as file:
+        os.fsync(file.fileno())
     made.replace(target)
     return target
+
+
+def _is_there(path: Path) -> bool:
+    """Whether an object was made before; it is marked as used now, because those that nobody uses are removed."""
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return path.exists()
+    return True
 
 
 class _Children:

@@ -14,6 +14,7 @@ from korch_cli.measure import ProfileStore, default_folder, machine_identity, st
 
 SOUND = KernelResult("k_1", Timing(1.5, 1.25, 2.0, 100, TimingSource.MEASURED), None, None)
 COMPARED = KernelResult("k_2", SOUND.timing, Timing(3.0, 2.0, 4.0, 7, TimingSource.MEASURED), None)
+ABOUT = {"body": "b", "origin": "this machine"}
 FAILED = KernelResult("k_3", None, None, 'It computes something else: 1 instead of "nan" – at [0]')
 
 
@@ -21,7 +22,7 @@ FAILED = KernelResult("k_3", None, None, 'It computes something else: 1 instead 
 def test_a_result_comes_back_in_another_process_of_the_store(tmp_path: Path, result: KernelResult) -> None:
     first = ProfileStore(tmp_path)
     assert first.kernel("key") is None
-    first.put_kernel("key", result)
+    first.keep_kernel("key", result, **ABOUT)
     first.close()
     again = ProfileStore(tmp_path)
     assert again.kernel("key") == result
@@ -32,9 +33,9 @@ def test_a_result_comes_back_in_another_process_of_the_store(tmp_path: Path, res
 
 def test_documents_replace_each_other_and_are_not_kernels(tmp_path: Path) -> None:
     kept = ProfileStore(tmp_path)
-    kept.put_document("key", {"a": [1, 2.5, None]})
-    kept.put_document("key", {"a": "ü"})
-    assert kept.document("key") == {"a": "ü"}
+    kept.replace("key", {"a": [1, 2.5, None]})
+    kept.replace("key", {"a": "ü"})
+    assert kept.read("key", dict) == {"a": "ü"}
     assert kept.kernel("key") is None
     kept.close()
 
@@ -60,7 +61,7 @@ def test_a_foreign_file_is_set_aside(tmp_path: Path, content: str) -> None:
         _write_foreign(path, int(content.split()[1]))
     before = path.read_bytes()
     kept = ProfileStore(tmp_path)
-    kept.put_kernel("key", SOUND)
+    kept.keep_kernel("key", SOUND, **ABOUT)
     assert kept.kernel("key") == SOUND
     kept.close()
     (moved,) = _set_aside(tmp_path)
@@ -72,16 +73,16 @@ def test_a_foreign_file_is_set_aside(tmp_path: Path, content: str) -> None:
 def test_damage_that_is_found_late_costs_figures_only(tmp_path: Path) -> None:
     kept = ProfileStore(tmp_path)
     for i in range(300):
-        kept.put_document(f"key{i}", {"text": "x" * 400})
+        kept.replace(f"key{i}", {"text": "x" * 400})
     kept.close()
     path = tmp_path / "profiles.sqlite"
     content = path.read_bytes()
     # The first page, which holds the schema, stays as it is.
     path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
     kept = ProfileStore(tmp_path)
-    assert kept.document("key7") is None
-    kept.put_document("key7", {"a": 1})
-    assert kept.document("key7") == {"a": 1}
+    assert kept.read("key7", dict) is None
+    kept.replace("key7", {"a": 1})
+    assert kept.read("key7", dict) == {"a": 1}
     kept.close()
     assert len(_set_aside(tmp_path)) == 1
     assert len(kept.notes) == 1
@@ -90,17 +91,17 @@ def test_damage_that_is_found_late_costs_figures_only(tmp_path: Path) -> None:
 def test_a_busy_store_is_waited_for_but_never_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "_BUSY_S", 0.05)
     kept = ProfileStore(tmp_path)
-    kept.put_kernel("key", SOUND)
+    kept.keep_kernel("key", SOUND, **ABOUT)
     other = sqlite3.connect(tmp_path / "profiles.sqlite", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     second = ProfileStore(tmp_path)
     assert second.kernel("key") == SOUND
-    second.put_kernel("another", FAILED)
+    second.keep_kernel("another", FAILED, **ABOUT)
     assert second.kernel("another") is None
     assert len(second.notes) == 1
     assert "locked" in second.notes[0]
     other.execute("ROLLBACK")
-    second.put_kernel("another", FAILED)
+    second.keep_kernel("another", FAILED, **ABOUT)
     assert kept.kernel("another") == FAILED
     assert _set_aside(tmp_path) == []
     for opened in (kept, second, other):
@@ -121,8 +122,8 @@ from korch_cli.measure import ProfileStore
 sys.stdin.readline()
 store = ProfileStore(Path(sys.argv[1]))
 for i in range(40):
-    store.put_document(f"{sys.argv[2]}/{i}", {"i": i})
-    store.put_document("shared", {"by": sys.argv[2]})
+    store.replace(f"{sys.argv[2]}/{i}", {"i": i})
+    store.replace("shared", {"by": sys.argv[2]})
 assert store.notes == [] or "unreadable" in store.notes[0], store.notes
 print(len(store.notes))
 """
@@ -149,7 +150,7 @@ def test_processes_share_a_store_from_its_first_moment(tmp_path: Path) -> None:
     assert sorted(said) == ["0\n", "0\n", "1\n"]
     assert len(_set_aside(tmp_path)) == 1
     kept = ProfileStore(tmp_path)
-    assert all(kept.document(f"{n}/{i}") == {"i": i} for n in range(3) for i in range(40))
+    assert all(kept.read(f"{n}/{i}", dict) == {"i": i} for n in range(3) for i in range(40))
     kept.close()
 
 
