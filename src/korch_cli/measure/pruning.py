@@ -17,6 +17,8 @@ from korch_cli.measure.store import FILES, ProfileStore
 DEFAULT_LIMIT = "1GiB"
 _IN_USE_S = 86400.0
 """A file that another run may have asked for within this time stays: it could be about to link it."""
+_CHECKPOINT = "PRAGMA wal_checkpoint(TRUNCATE)"
+"""Moves what was written into the store itself, so that the sizes of the files say how much there is."""
 _LENGTH = "length(CAST(key AS BLOB)) + length(CAST(content AS BLOB))"
 
 
@@ -74,6 +76,7 @@ def prune(store: ProfileStore, limit_bytes: int) -> Removed:
         if only:
             # Nobody builds anything now, so this is what killed runs left behind.
             gone = _remove_files(piece for piece in _leftovers(store) if _is_scratch(piece))
+            store.strict(_CHECKPOINT)
         files = [*_objects(store), *_leftovers(store)]
         excess = _database_bytes(store) + sum(piece.size for piece in files) - limit_bytes
         if excess <= 0:
@@ -126,7 +129,7 @@ def _remove_entries(store: ProfileStore, keys: list[str]) -> int:
 def _shrink(store: ProfileStore) -> None:
     """Give the room of removed entries back to the system."""
     store.strict("VACUUM")
-    store.strict("PRAGMA wal_checkpoint(TRUNCATE)")
+    store.strict(_CHECKPOINT)
 
 
 def _remove_files(pieces: Iterable[_Piece]) -> int:

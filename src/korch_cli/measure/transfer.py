@@ -33,14 +33,18 @@ def export_store(store: ProfileStore, file: Path, version: str) -> int:
     Raises:
         MissingError: the file cannot be written, or the store fails.
     """
-    rows = store.strict(_SELECT)
+    written = 0
     partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
     try:
         with partial.open("w", encoding="utf-8") as out:
             out.write(json.dumps({"schema": SCHEMA, "korch": version}) + "\n")
-            for key, content, *about in rows:
-                entry = dict(zip(_FIELDS, (key, json.loads(content), *about), strict=True))
-                out.write(json.dumps(entry) + "\n")
+            for key, content, *about in store.strict(_SELECT):
+                document = _parsed(content)
+                # What makes no sense would keep the whole file from being imported.
+                if isinstance(document, dict):
+                    entry = dict(zip(_FIELDS, (key, document, *about), strict=True))
+                    out.write(json.dumps(entry) + "\n")
+                    written += 1
             out.flush()
             os.fsync(out.fileno())
         partial.replace(file)
@@ -48,7 +52,7 @@ def export_store(store: ProfileStore, file: Path, version: str) -> int:
         raise MissingError(f"the entries cannot be written: {error.strerror}", where=str(file)) from error
     finally:
         partial.unlink(missing_ok=True)
-    return len(rows)
+    return written
 
 
 def import_store(store: ProfileStore, file: Path) -> tuple[int, int]:

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import fcntl
+import json
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from korch_cli.core.artifact import KernelResult
-from korch_cli.core.errors import ExitCode, MissingError
+from korch_cli.core.errors import ExitCode, MissingError, UsageError
 from korch_cli.core.kernel import Timing, TimingSource
 from korch_cli.measure import ProfileStore, default_folder, machine_identity, store
 
@@ -37,6 +42,72 @@ def test_documents_replace_each_other_and_are_not_kernels(tmp_path: Path) -> Non
     kept.replace("key", {"a": "ü"})
     assert kept.read("key", dict) == {"a": "ü"}
     assert kept.kernel("key") is None
+    kept.close()
+
+
+def test_the_first_figure_counts_for_every_process(tmp_path: Path) -> None:
+    first, second = ProfileStore(tmp_path), ProfileStore(tmp_path)
+    assert first.keep_kernel("key", SOUND, **ABOUT) == SOUND
+    assert second.keep_kernel("key", COMPARED, **ABOUT) == SOUND
+    assert second.kernel("key") == SOUND
+    assert first.keep("limits/1", [1.5], tuple) == (1.5,)
+    assert second.keep("limits/1", [2.5], tuple) == (1.5,)
+    for opened in (first, second):
+        opened.close()
+
+
+def test_the_best_times_are_listed_by_origin_and_body(tmp_path: Path) -> None:
+    kept = ProfileStore(tmp_path)
+    kept.keep_kernel("1", SOUND, body="b", origin="here")
+    slower = replace(SOUND, timing=Timing(9.0, 9.0, 9.0, 1, TimingSource.MEASURED))
+    kept.keep_kernel("2", slower, body="b", origin="here")
+    kept.keep_kernel("3", slower, body="b", origin="there")
+    kept.keep_kernel("4", FAILED, body="c", origin="here")
+    kept.keep("profile/1", {}, dict)
+    assert kept.timings() == {"here": {"b": 1.25}, "there": {"b": 9.0}}
+    kept.close()
+
+
+TIME = {"median_us": 1.5, "low_us": 1.25, "high_us": 2.0, "samples": 100, "source": "measured"}
+NONSENSE = [
+    "no json",
+    "[]",
+    "3",
+    "{}",
+    json.dumps({"name": "k", "timing": None, "alternative": None, "failure": None}),
+    json.dumps({"name": "k", "timing": TIME, "alternative": None, "failure": "It fails."}),
+    json.dumps({"name": "k", "timing": [1.5], "alternative": None, "failure": None}),
+    json.dumps({"name": "k", "timing": TIME | {"low_us": "fast"}, "alternative": None, "failure": None}),
+    json.dumps({"name": "k", "timing": TIME | {"low_us": float("nan")}, "alternative": None, "failure": None}),
+    json.dumps({"name": "k", "timing": TIME | {"low_us": -1}, "alternative": None, "failure": None}),
+    json.dumps({"name": "k", "timing": TIME | {"source": "rumour"}, "alternative": None, "failure": None}),
+]
+
+
+@pytest.mark.parametrize("content", NONSENSE)
+def test_an_entry_that_makes_no_sense_is_measured_again(tmp_path: Path, content: str) -> None:
+    kept = ProfileStore(tmp_path)
+    kept.keep_kernel("key", SOUND, **ABOUT)
+    assert kept.strict("UPDATE documents SET content = ?", content) == []
+    assert kept.kernel("key") is None
+    assert "make no sense" in kept.notes[0]
+    assert kept.keep_kernel("key", COMPARED, **ABOUT) == COMPARED
+    assert kept.kernel("key") == COMPARED
+    kept.close()
+
+
+def test_a_transaction_is_whole_or_not_at_all(tmp_path: Path) -> None:
+    def rows() -> Iterator[tuple[Any, ...]]:
+        yield "a/1", "{}", 0, None, None, None
+        raise UsageError("the second line is wrong")
+
+    kept = ProfileStore(tmp_path)
+    with pytest.raises(UsageError):
+        kept.transact("INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?)", rows())
+    assert kept.strict("SELECT key FROM documents") == []
+    with pytest.raises(MissingError, match="no such table") as caught:
+        kept.strict("SELECT * FROM absent")
+    assert caught.value.exit_code is ExitCode.ENVIRONMENT
     kept.close()
 
 
@@ -113,6 +184,35 @@ def test_a_store_that_cannot_be_opened_is_explained(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match=r"profiles\.sqlite") as caught:
         ProfileStore(tmp_path)
     assert caught.value.exit_code is ExitCode.ENVIRONMENT
+
+
+@pytest.mark.parametrize("lock", ["profiles.lock", "runs.lock"])
+def test_a_process_that_stands_still_is_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str
+) -> None:
+    monkeypatch.setattr(store, "_BUSY_S", 0.05)
+    with (tmp_path / lock).open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(MissingError, match="another process") as caught:
+            ProfileStore(tmp_path)
+    assert caught.value.hint is not None
+    ProfileStore(tmp_path).close()
+
+
+def test_a_damaged_store_that_must_answer_is_set_aside_and_explained(tmp_path: Path) -> None:
+    kept = ProfileStore(tmp_path)
+    for i in range(300):
+        kept.replace(f"key/{i}", {"text": "x" * 400})
+    kept.close()
+    path = tmp_path / "profiles.sqlite"
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+    kept = ProfileStore(tmp_path)
+    with pytest.raises(MissingError, match="unreadable"):
+        kept.strict("SELECT sum(length(content)) FROM documents")
+    assert kept.strict("SELECT count(*) FROM documents") == [(0,)]
+    assert len(_set_aside(tmp_path)) == 1
+    kept.close()
 
 
 _WRITER = """
