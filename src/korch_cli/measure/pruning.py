@@ -12,7 +12,7 @@ from pathlib import Path
 from korch_cli.core.errors import MissingError, UsageError
 from korch_cli.core.size import parse_size
 from korch_cli.core.storage import CacheContent
-from korch_cli.measure.store import FILES, ProfileStore
+from korch_cli.measure.store import ProfileStore
 
 DEFAULT_LIMIT = "1GiB"
 _IN_USE_S = 86400.0
@@ -72,22 +72,20 @@ def prune(store: ProfileStore, limit_bytes: int) -> Removed:
         MissingError: the store fails.
     """
     with store.presence.only() as only:
-        gone = 0
-        if only:
-            # Nobody builds anything now, so this is what killed runs left behind.
-            gone = _remove_files(piece for piece in _leftovers(store) if _is_scratch(piece))
-            store.strict(_CHECKPOINT)
-        files = [*_objects(store), *_leftovers(store)]
-        excess = _database_bytes(store) + sum(piece.size for piece in files) - limit_bytes
-        if excess <= 0:
-            return Removed(0, gone, busy=not only)
         if not only:
-            old = [piece for piece in files if piece.used < time.time() - _IN_USE_S]
-            return Removed(0, gone + _remove_files(_oldest(old, excess)), busy=True)
-        going = list(_oldest([*files, *_entries(store)], excess))
-        keys = [piece.what for piece in going if isinstance(piece.what, str)]
-        gone += _remove_files(piece for piece in going if isinstance(piece.what, Path))
-        return Removed(_remove_entries(store, keys), gone, busy=False)
+            old = [piece for piece in _files(store) if piece.used < time.time() - _IN_USE_S]
+            return Removed(0, _remove_files(_oldest(old, _excess(store, limit_bytes))), busy=True)
+        # Nobody builds anything now, so this is what killed runs left behind.
+        files = _remove_files(piece for piece in _leftovers(store) if _is_scratch(piece))
+        store.strict(_CHECKPOINT)
+        entries, gone, removed = 0, 0, 1
+        # One pass, as a rule: how much the store shrinks is an estimate. Files that cannot be removed end it.
+        while gone or removed:
+            going = list(_oldest([*_files(store), *_entries(store)], _excess(store, limit_bytes)))
+            gone = _remove_files(piece for piece in going if isinstance(piece.what, Path))
+            removed = _remove_entries(store, [piece.what for piece in going if isinstance(piece.what, str)])
+            files, entries = files + gone, entries + removed
+        return Removed(entries, files, busy=False)
 
 
 def clear(store: ProfileStore) -> Removed:
@@ -99,7 +97,7 @@ def clear(store: ProfileStore) -> Removed:
         ((entries,),) = store.strict("SELECT count(*) FROM documents")
         store.strict("DELETE FROM documents")
         _shrink(store)
-        return Removed(entries, _remove_files([*_objects(store), *_leftovers(store)]), busy=False)
+        return Removed(entries, _remove_files(_files(store)), busy=False)
 
 
 def _oldest(pieces: Iterable[_Piece], excess: int) -> Iterator[_Piece]:
@@ -109,6 +107,14 @@ def _oldest(pieces: Iterable[_Piece], excess: int) -> Iterator[_Piece]:
             return
         excess -= piece.size
         yield piece
+
+
+def _excess(store: ProfileStore, limit_bytes: int) -> int:
+    return _database_bytes(store) + sum(piece.size for piece in _files(store)) - limit_bytes
+
+
+def _files(store: ProfileStore) -> list[_Piece]:
+    return [*_objects(store), *_leftovers(store)]
 
 
 def _entries(store: ProfileStore) -> list[_Piece]:
@@ -175,5 +181,6 @@ def _pieces(folder: Path, wanted: Callable[[str], bool]) -> Iterator[_Piece]:
 
 
 def _database_bytes(store: ProfileStore) -> int:
-    files = (store.path.with_name(store.path.name + suffix) for suffix in FILES)
+    # Beside these there is an index of what is new, which is gone when nobody has the store open.
+    files = (store.path.with_name(store.path.name + suffix) for suffix in ("", "-wal"))
     return sum(file.stat().st_size for file in files if file.exists())

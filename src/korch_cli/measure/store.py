@@ -21,7 +21,7 @@ _VERSION = 2
 _BUSY_S = 30.0
 _TOUCH_S = 3600
 """How stale the time of an entry's last use may be: reading is not to become writing."""
-FILES = ("-wal", "-shm", "")
+_FILES = ("-wal", "-shm", "")
 """What SQLite writes beside the store, and the store itself, which is the last to be moved or removed."""
 _UNREADABLE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 """What SQLite says of a file that no waiting will mend; every other failure leaves the file where it is."""
@@ -205,7 +205,7 @@ class ProfileStore:
 
     def _set_aside(self) -> None:
         moved = f"{self.path.name}.unreadable-{time.time_ns()}"
-        for suffix in FILES:
+        for suffix in _FILES:
             file = self.path.with_name(self.path.name + suffix)
             if file.exists():
                 file.replace(file.with_name(moved + suffix))
