@@ -82,6 +82,8 @@ def test_limits_are_measured_once(tmp_path: Path) -> None:
     assert limits.bytes_per_second(1 << 40) == limits.bandwidth[-1][1]
     assert calibrate(1, find_compiler().identity, store, build) == limits
     assert len(built) == 1
+    calibrate(1, "another compiler", store, build)
+    assert len(built) == 2
     store.close()
 
 
