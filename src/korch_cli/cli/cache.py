@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 @click.group()
 def cache() -> None:
-    """Look at, bound, empty or carry away what korch has measured and compiled before.
+    """Look at, bound, empty or carry away what korch has measured before.
 
-    It lies in $KORCH_CACHE_DIR, else in korch in $XDG_CACHE_HOME or ~/.cache, and takes no more than $KORCH_CACHE_LIMIT
-    (1GiB). Nothing in it is needed: without it, kernels are compiled and measured again.
+    The store lies in $KORCH_CACHE_DIR, else in korch in $XDG_CACHE_HOME or ~/.cache, and takes no more than
+    $KORCH_CACHE_LIMIT (1GiB). Nothing in it is needed: without it, kernels are compiled and measured again.
     """
 
 
 @cache.command()
 @format_flag
 def path(form: str) -> None:
-    """Say where it lies."""
+    """Say where the store lies."""
     from korch_cli.measure import cache_limit, chosen_folder  # it needs numpy, which --help does not
 
     record = CacheRecord("path", str(chosen_folder()), cache_limit())
@@ -44,7 +44,7 @@ def path(form: str) -> None:
 @cache.command()
 @format_flag
 def stats(form: str) -> None:
-    """Say what is in it, and from which machines."""
+    """Say what is in the store, and from which machines."""
     store, record = _opened("stats")
     with closing(store):
         _finish(store, record, form)
@@ -61,7 +61,7 @@ def stats(form: str) -> None:
 )
 @format_flag
 def prune(max_size: int | None, form: str) -> None:
-    """Remove what was not used for the longest time, until it is small enough."""
+    """Remove what was not used for the longest time."""
     store, record = _opened("prune")
     from korch_cli.measure import prune as prune_store
 
@@ -77,7 +77,7 @@ def prune(max_size: int | None, form: str) -> None:
 @cache.command()
 @format_flag
 def clear(form: str) -> None:
-    """Remove everything in it."""
+    """Remove everything in the store."""
     store, record = _opened("clear")
     from korch_cli.measure import clear as clear_store
 
