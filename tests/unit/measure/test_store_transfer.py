@@ -68,6 +68,8 @@ def test_what_was_measured_here_stays(store: ProfileStore, other: ProfileStore, 
     assert other.kernel("2") == SOUND
 
 
+NO_CONTENT: tuple[Any, ...] = (None, "{}", [])
+NO_TIME: tuple[Any, ...] = ("1", -1, float("nan"), True)
 HEADER = json.dumps({"schema": "korch.profiles/1", "korch": "1"})
 GOOD = {"key": "kernel/9", "content": {}, "body": "b", "origin": "o", "low_us": 1.5}
 
@@ -89,7 +91,7 @@ def _lines(*entries: Any) -> str:
         (_lines([]).encode(), "line 3"),
         (_lines({}).encode(), "line 3"),
         *((_lines(GOOD | {"key": key}).encode(), "line 3") for key in (None, 3, "", "word")),
-        *((_lines(GOOD | {"content": value}).encode(), "line 3") for value in (None, "{}", [])),
+        *((_lines(GOOD | {"content": value}).encode(), "line 3") for value in NO_CONTENT),
         *(
             (_lines(GOOD | {"low_us": value}).encode(), "line 3")
             for value in ("1", -1, float("nan"), float("inf"), True)
