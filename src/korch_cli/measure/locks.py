@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from korch_cli.core.errors import MissingError
+
 _PAUSE_S = 0.01
 
 
@@ -35,7 +37,11 @@ class Presence:
 
     @contextmanager
     def only(self) -> Iterator[bool]:
-        """Give True if no other process has set the sign, and let none set it in this block; else False."""
+        """Give True if no other process has set the sign, and let none set it in this block; else False.
+
+        Raises:
+            MissingError: another process stands still with the lock.
+        """
         try:
             fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -46,7 +52,11 @@ class Presence:
             yield granted
         finally:
             # Also after a refusal: the system may have dropped the shared lock on the way to the other.
-            _wait(self._held, fcntl.LOCK_SH, self._limit_s)
+            try:
+                _wait(self._held, fcntl.LOCK_SH, self._limit_s)
+            except OSError as error:
+                hint = "end the other run of korch that stands still"
+                raise MissingError(f"the store cannot be locked: {error}", where=self._held.name, hint=hint) from error
 
     def end(self) -> None:
         """Take the sign down."""

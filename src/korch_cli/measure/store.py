@@ -19,6 +19,8 @@ from korch_cli.measure.locks import Presence, alone
 
 _VERSION = 2
 _BUSY_S = 30.0
+_IMPATIENT = "PRAGMA busy_timeout = 50"
+"""After a failure: a store that somebody holds for good must not be waited for at every kernel."""
 _TOUCH_S = 3600
 """How stale the time of an entry's last use may be: reading is not to become writing."""
 _FILES = ("-wal", "-shm", "")
@@ -180,6 +182,8 @@ class ProfileStore:
                 self._reopen()
             else:
                 self.note(f"The profile store failed ({error}); some figures of this run are not kept.")
+                with suppress(sqlite3.Error):
+                    self._connection.execute(_IMPATIENT)
             return []
 
     def _reopen(self) -> None:

@@ -72,12 +72,12 @@ def import_store(store: ProfileStore, file: Path) -> tuple[int, int]:
 def _entries(file: Path) -> Iterator[Row]:
     """Yield the rows of a file, checked. Raises UsageError."""
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except OSError as error:
         raise UsageError(f"the entries cannot be read: {error.strerror}", where=str(file)) from error
     except UnicodeDecodeError as error:
         raise UsageError("this is no file of entries: it is not text", where=str(file), hint=_HINT) from error
-    header = _parsed(lines[0]) if lines else None
+    header = _parsed(lines[0])
     if not isinstance(header, dict) or header.get("schema") != SCHEMA:
         raise UsageError(f"this is no file of entries: it does not begin with {SCHEMA!r}", where=str(file), hint=_HINT)
     now = int(time.time())

@@ -40,7 +40,7 @@ def opened_store(scratch: Path) -> Iterator[ProfileStore]:
 def _prune(store: ProfileStore, limit_bytes: int) -> None:
     try:
         prune(store, limit_bytes)
-    except (MissingError, OSError) as error:
+    except MissingError as error:
         store.note(f"The store could not be kept below its limit: {error}")
 
 

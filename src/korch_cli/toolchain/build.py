@@ -129,7 +129,9 @@ def link(
         ]
         done = subprocess.run(arguments, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise KorchError(f"the kernel library cannot be linked: {first_line(done.stderr)}", where=output.name)
+            hint = "if a file in the cache is damaged, korch cache clear removes it"
+            sentence = f"the kernel library cannot be linked: {first_line(done.stderr)}"
+            raise KorchError(sentence, where=output.name, hint=hint)
         made.replace(output)
 
 
@@ -145,19 +147,26 @@ def _compile(
     compiler: Compiler, name: str, text: str, work: Path, target: Path, timeout_s: float, children: _Children
 ) -> Path | BuildFailure:
     source, made = work / f"{target.stem}.cpp", work / f"{target.stem}.o"
-    source.write_text(text, encoding="utf-8")
     arguments = [*compiler.command, *compiler.flags, f"-frandom-seed={target.stem}", "-c", source.name, "-o", made.name]
     try:
+        source.write_text(text, encoding="utf-8")
         code, log = children.run(arguments, work, timeout_s)
+        if code != 0:
+            return BuildFailure(name, first_line(log), log)
+        _name(made, target)
     except subprocess.TimeoutExpired:
         return BuildFailure(name, f"compiling takes more than {timeout_s:.0f} s", "")
-    if code != 0:
-        return BuildFailure(name, first_line(log), log)
+    except OSError as error:
+        return BuildFailure(name, f"the object cannot be kept: {error.strerror}", "")
+    return target
+
+
+def _name(made: Path, target: Path) -> None:
+    """Give a whole object its name. Raises OSError."""
     # On the disk before it has its name, or a machine that goes down could leave a part of it under that name.
     with made.open("rb") as file:
         os.fsync(file.fileno())
     made.replace(target)
-    return target
 
 
 def _is_there(path: Path) -> bool:

@@ -5,6 +5,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -179,6 +180,21 @@ def test_a_busy_store_is_waited_for_but_never_set_aside(tmp_path: Path, monkeypa
         opened.close()
 
 
+def test_a_store_that_somebody_holds_for_good_is_waited_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_BUSY_S", 1.0)
+    kept = ProfileStore(tmp_path)
+    other = sqlite3.connect(tmp_path / "profiles.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    start = time.monotonic()
+    for i in range(20):
+        assert kept.keep_kernel(f"{i}", SOUND, **ABOUT) == SOUND
+    assert time.monotonic() - start < 10.0
+    other.close()
+    kept.close()
+
+
 def test_a_store_that_cannot_be_opened_is_explained(tmp_path: Path) -> None:
     (tmp_path / "profiles.sqlite").mkdir()
     with pytest.raises(MissingError, match=r"profiles\.sqlite") as caught:
@@ -197,6 +213,25 @@ def test_a_process_that_stands_still_is_not_waited_for_for_ever(
             ProfileStore(tmp_path)
     assert caught.value.hint is not None
     ProfileStore(tmp_path).close()
+
+
+def test_a_process_that_stands_still_while_a_store_is_pruned_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_BUSY_S", 0.05)
+    kept = ProfileStore(tmp_path)
+    with (tmp_path / "runs.lock").open("w") as other:
+
+        def standing_still() -> None:
+            with kept.presence.only() as only:
+                assert only
+                # As if the system had given the lock away on the way back.
+                fcntl.flock(kept.presence._held, fcntl.LOCK_UN)
+                fcntl.flock(other, fcntl.LOCK_EX)
+
+        with pytest.raises(MissingError, match="another process"):
+            standing_still()
+    kept.close()
 
 
 def test_a_damaged_store_that_must_answer_is_set_aside_and_explained(tmp_path: Path) -> None:
