@@ -29,7 +29,7 @@ class Removed:
     Attributes:
         entries: of the table.
         files: compiled kernels, stores that were set aside, leftovers of runs that were killed.
-        busy: another run uses the store, so that only files went that nobody had used for a day.
+        busy: it is not enough: another run uses the store, so that only files could go that nobody had used for a day.
     """
 
     entries: int
@@ -74,14 +74,15 @@ def prune(store: ProfileStore, limit_bytes: int) -> Removed:
     with store.presence.only() as only:
         if not only:
             old = [piece for piece in _files(store) if piece.used < time.time() - _IN_USE_S]
-            return Removed(0, _remove_files(_oldest(old, _excess(store, limit_bytes))), busy=True)
+            gone = _remove_files(_oldest(old, _excess(store, limit_bytes)))
+            return Removed(0, gone, busy=_excess(store, limit_bytes) > 0)
         # Nobody builds anything now, so this is what killed runs left behind.
         files = _remove_files(piece for piece in _leftovers(store) if _is_scratch(piece))
         store.strict(_CHECKPOINT)
         entries, gone, removed = 0, 0, 1
         # One pass, as a rule: how much the store shrinks is an estimate. Files that cannot be removed end it.
-        while gone or removed:
-            going = list(_oldest([*_files(store), *_entries(store)], _excess(store, limit_bytes)))
+        while (gone or removed) and (excess := _excess(store, limit_bytes)) > 0:
+            going = list(_oldest([*_files(store), *_entries(store)], excess))
             gone = _remove_files(piece for piece in going if isinstance(piece.what, Path))
             removed = _remove_entries(store, [piece.what for piece in going if isinstance(piece.what, str)])
             files, entries = files + gone, entries + removed
