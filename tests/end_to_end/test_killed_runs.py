@@ -123,7 +123,8 @@ def model(tmp_path: Path) -> Path:
 
 
 def _environment(cache: Path) -> Mapping[str, str]:
-    return {**os.environ, "KORCH_CACHE_DIR": str(cache), "CI": "true"}
+    # What a killed run leaves among temporary files goes with those of the test.
+    return {**os.environ, "KORCH_CACHE_DIR": str(cache), "TMPDIR": str(cache.parent), "CI": "true"}
 
 
 def _started(model: Path, output: Path, cache: Path) -> subprocess.Popen[str]:
