@@ -106,8 +106,8 @@ def export_entries(file: Path, form: str) -> None:
 def import_entries(file: Path, form: str) -> None:
     """Add what another korch exported to FILE.
 
-    Figures count as measured only for the processor, number of threads, ONNX Runtime and compiler that they were
-    measured with. Elsewhere they decide which kernels are measured first, and nothing else.
+    Figures are used only with the processor, number of threads, ONNX Runtime and compiler that they were measured with.
+    Elsewhere they are kept, but nothing depends on them.
     """
     store, record = _opened("import")
     from korch_cli.measure import import_store

@@ -28,9 +28,7 @@ _FILES = ("-wal", "-shm", "")
 _UNREADABLE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 """What SQLite says of a file that no waiting will mend; every other failure leaves the file where it is."""
 _CREATE = (
-    "CREATE TABLE documents (key TEXT PRIMARY KEY, content TEXT NOT NULL, used INTEGER NOT NULL, "
-    "body TEXT, origin TEXT, low_us REAL)",
-    "CREATE INDEX timings ON documents (origin, body, low_us) WHERE low_us IS NOT NULL",
+    "CREATE TABLE documents (key TEXT PRIMARY KEY, content TEXT NOT NULL, used INTEGER NOT NULL, origin TEXT)",
     f"PRAGMA user_version = {_VERSION}",
 )
 _T = TypeVar("_T")
@@ -75,25 +73,15 @@ class ProfileStore:
         """Return what measuring a kernel found, or None."""
         return self.read(f"kernel/{key}", _decoded)
 
-    def keep_kernel(self, key: str, result: KernelResult, *, body: str, origin: str) -> KernelResult:
+    def keep_kernel(self, key: str, result: KernelResult, *, origin: str) -> KernelResult:
         """Keep what measuring a kernel found, unless something is kept already; return what counts.
 
         Args:
             key: names the text of the kernel, the machine and the compiler.
             result: to keep.
-            body: digest of what the kernel computes.
             origin: the machine and the compiler, in words.
         """
-        low_us = None if result.timing is None else result.timing.low_us
-        return self._keep(f"kernel/{key}", _encoded(result), _decoded, (body, origin, low_us))
-
-    def timings(self) -> dict[str, dict[str, float]]:
-        """Return, for every machine and compiler that kernels were measured with, the best time in µs by body."""
-        found: dict[str, dict[str, float]] = {}
-        grouped = "SELECT origin, body, min(low_us) FROM documents WHERE low_us IS NOT NULL GROUP BY origin, body"
-        for origin, body, low_us in self._rows(grouped):
-            found.setdefault(origin, {})[body] = low_us
-        return found
+        return self._keep(f"kernel/{key}", _encoded(result), _decoded, origin)
 
     def read(self, key: str, decode: Callable[[Any], _T]) -> _T | None:
         """Return a document in the form that `decode` gives it; None if there is none, or it has another form."""
@@ -112,11 +100,11 @@ class ProfileStore:
 
     def keep(self, key: str, document: Any, decode: Callable[[Any], _T]) -> _T:
         """Keep a document, unless one is kept already; return the one that counts."""
-        return self._keep(key, document, decode, (None, None, None))
+        return self._keep(key, document, decode, None)
 
     def replace(self, key: str, document: Any) -> None:
         """Keep a document in place of any earlier one."""
-        self._put("REPLACE", key, document, (None, None, None))
+        self._put("REPLACE", key, document, None)
 
     def strict(self, statement: str, *arguments: Any) -> list[Row]:
         """Run a statement on the table. Raises MissingError where figures would be lost silently otherwise."""
@@ -162,17 +150,17 @@ class ProfileStore:
         self._connection.close()
         self.presence.end()
 
-    def _keep(self, key: str, document: Any, decode: Callable[[Any], _T], about: Row) -> _T:
-        self._put("INSERT OR IGNORE", key, document, about)
+    def _keep(self, key: str, document: Any, decode: Callable[[Any], _T], origin: str | None) -> _T:
+        self._put("INSERT OR IGNORE", key, document, origin)
         kept = self.read(key, decode)
         if kept is None:
-            self._put("REPLACE", key, document, about)
+            self._put("REPLACE", key, document, origin)
             return decode(document)
         return kept
 
-    def _put(self, verb: str, key: str, document: Any, about: Row) -> None:
-        statement = f"{verb} INTO documents VALUES (?, ?, ?, ?, ?, ?)"
-        self._rows(statement, key, json.dumps(document), int(time.time()), *about)
+    def _put(self, verb: str, key: str, document: Any, origin: str | None) -> None:
+        statement = f"{verb} INTO documents VALUES (?, ?, ?, ?)"
+        self._rows(statement, key, json.dumps(document), int(time.time()), origin)
 
     def _rows(self, statement: str, *arguments: Any) -> list[Row]:
         try:

@@ -6,7 +6,6 @@ Compiled kernels are not in it: they are made again where they are needed.
 from __future__ import annotations
 
 import json
-import math
 import os
 import time
 from collections.abc import Iterator
@@ -17,8 +16,8 @@ from korch_cli.core.errors import MissingError, UsageError
 from korch_cli.measure.store import ProfileStore, Row
 
 SCHEMA = "korch.profiles/1"
-_FIELDS = ("key", "content", "body", "origin", "low_us")
-_SELECT = "SELECT key, content, body, origin, low_us FROM documents ORDER BY key"
+_FIELDS = ("key", "content", "origin")
+_SELECT = "SELECT key, content, origin FROM documents ORDER BY key"
 _HINT = "korch cache export writes such files"
 
 
@@ -38,12 +37,11 @@ def export_store(store: ProfileStore, file: Path, version: str) -> int:
     try:
         with partial.open("w", encoding="utf-8") as out:
             out.write(json.dumps({"schema": SCHEMA, "korch": version}) + "\n")
-            for key, content, *about in store.strict(_SELECT):
+            for key, content, origin in store.strict(_SELECT):
                 document = _parsed(content)
                 # What makes no sense would keep the whole file from being imported.
                 if isinstance(document, dict):
-                    entry = dict(zip(_FIELDS, (key, document, *about), strict=True))
-                    out.write(json.dumps(entry) + "\n")
+                    out.write(json.dumps(dict(zip(_FIELDS, (key, document, origin), strict=True))) + "\n")
                     written += 1
             out.flush()
             os.fsync(out.fileno())
@@ -65,7 +63,7 @@ def import_store(store: ProfileStore, file: Path) -> tuple[int, int]:
         MissingError: the store fails.
     """
     entries = list(_entries(file))
-    new = store.transact("INSERT OR IGNORE INTO documents VALUES (?, ?, ?, ?, ?, ?)", iter(entries))
+    new = store.transact("INSERT OR IGNORE INTO documents VALUES (?, ?, ?, ?)", iter(entries))
     return new, len(entries) - new
 
 
@@ -92,18 +90,11 @@ def _row(entry: Any, now: int) -> Row | None:
     """Return an entry as a row of the table, None for what is none. It counts as used now."""
     if not isinstance(entry, dict) or not set(_FIELDS) <= entry.keys():
         return None
-    key, content, body, origin, low_us = (entry[name] for name in _FIELDS)
-    texts = isinstance(key, str) and all(text is None or isinstance(text, str) for text in (body, origin))
-    timed = low_us is None or (
-        type(low_us) in (int, float) and math.isfinite(low_us) and low_us >= 0 and body and origin
-    )
-    if not texts or not timed or not isinstance(content, dict) or "/" not in key:
+    key, content, origin = (entry[name] for name in _FIELDS)
+    texts = isinstance(key, str) and (origin is None or isinstance(origin, str))
+    if not texts or not isinstance(content, dict) or "/" not in key:
         return None
-    return key, json.dumps(content), now, body, origin, low_us
-
-
-def _is_time(low_us: Any) -> bool:
-    return low_us is None or (type(low_us) in (int, float) and math.isfinite(low_us) and low_us >= 0)
+    return key, json.dumps(content), now, origin
 
 
 def _parsed(line: str) -> Any:

@@ -17,7 +17,6 @@ from korch_cli.core.plan import Priced
 from korch_cli.core.progress import Progress
 from korch_cli.pipeline.laboratory import Bench, Laboratory
 from korch_cli.pipeline.settings import Settings
-from korch_cli.pipeline.storage import experience
 from korch_cli.solve import SearchResult, check_plan, orchestrate
 
 _PROTOCOL = 3
@@ -73,7 +72,6 @@ class Search:
             self.bounds,
             known,
             self.laboratory.measure,
-            experience=experience(store.timings(), self.bounds, self.laboratory.bench.origin),
             gap=self.settings.gap,
             deadline=deadline,
             solver_time_s=self.settings.solver_time_s,

@@ -1,9 +1,8 @@
-"""The store of a run, and what the figures in it say about kernels that were not measured here."""
+"""The store of a run."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,24 +41,3 @@ def _prune(store: ProfileStore, limit_bytes: int) -> None:
         prune(store, limit_bytes)
     except MissingError as error:
         store.note(f"The store could not be kept below its limit: {error}")
-
-
-def experience(timings: Mapping[str, Mapping[str, float]], bounds: Mapping[str, float], own: str) -> dict[str, float]:
-    """Return for some digests how many times as slow they are, beside their bounds, as others are.
-
-    Figures of other machines and compilers say nothing about times here, but which kernels come closer to their bounds
-    is much the same everywhere. So each is taken relative to the median of those with the same origin.
-
-    Args:
-        timings: by origin, times in microseconds by digest.
-        bounds: for each digest of this search, the time in microseconds that no kernel beats.
-        own: the origin of what is measured here, which says the most.
-    """
-    found: dict[str, float] = {}
-    shared = {o: {d: t / bounds[d] for d, t in times.items() if bounds.get(d)} for o, times in timings.items()}
-    for origin in sorted(shared, key=lambda origin: (origin == own, len(shared[origin]), origin)):
-        ratios = shared[origin]
-        middle = statistics.median(ratios.values()) if ratios else 0.0
-        if middle > 0.0:
-            found.update((digest, ratio / middle) for digest, ratio in ratios.items())
-    return found

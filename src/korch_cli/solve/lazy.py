@@ -1,10 +1,9 @@
 """Lazy profiling: a kernel is measured only when a plan wants it.
 
 A kernel that was never measured enters the program with a price that it is expected to beat rarely: its lower bound,
-times what kernels of about its size took over theirs, at some quantile; one that was measured elsewhere is expected to
-be slower or faster than others as it was there. The plan's unmeasured kernels are measured, and the program is solved
-again, until it wants nothing new. The quantile then falls: the first passes find a good plan with few measurements, the
-last one, at quantile zero, uses the bounds themselves and so proves how good the plan is.
+times what kernels of about its size took over theirs, at some quantile. The plan's unmeasured kernels are measured, and
+the program is solved again, until it wants nothing new. The quantile then falls: the first passes find a good plan with
+few measurements, the last one, at quantile zero, uses the bounds themselves and so proves how good the plan is.
 """
 
 from __future__ import annotations
@@ -53,7 +52,6 @@ def orchestrate(
     known: Mapping[str, float],
     measure: Measure,
     *,
-    experience: Mapping[str, float] | None = None,
     gap: float,
     deadline: float,
     solver_time_s: float,
@@ -67,8 +65,6 @@ def orchestrate(
         bounds: for each digest of `generated`, a time in microseconds that the kernel cannot beat.
         known: for some of the digests, a time that was measured before.
         measure: measures kernels; called with digests that have no time yet.
-        experience: for some of the digests, how many times as slow they were elsewhere as kernels of their bounds are.
-            It decides what is measured first, and enters neither the bound nor the plan.
         gap: stop when the plan is proven to be within this share of the optimum.
         deadline: on the clock of `time.monotonic`; no kernel is measured later.
         solver_time_s: limit of one solution of the program.
@@ -76,7 +72,7 @@ def orchestrate(
     Raises:
         KorchError: no set of kernels computes some output.
     """
-    search = _Search(graph, vendor, generated, bounds, experience or {}, dict(known), solver_time_s)
+    search = _Search(graph, vendor, generated, bounds, dict(known), solver_time_s)
     start = search.plan_of_measured()
     hint: Plan | None = search.plan(0.0, start)
     # Where the bounds promise no more than the gap, or kernels were measured before, only the proof is left.
@@ -108,7 +104,6 @@ class _Search:
     vendor: Sequence[Priced]
     generated: Sequence[Candidate]
     bounds: Mapping[str, float]
-    experience: Mapping[str, float]
     times: dict[str, float]
     solver_time_s: float
     rounds: int = 0
@@ -131,16 +126,10 @@ class _Search:
     def plan(self, quantile: float, hint: Plan | None) -> Plan:
         """The best plan where what is unmeasured costs what it may be expected to."""
         expected = self._expectation(quantile)
-
-        def price(digest: str) -> float:
-            if digest in self.times:
-                return self.times[digest]
-            bound = self.bounds[digest]
-            if quantile == 0.0:
-                return bound
-            return max(bound, expected(bound) * self.experience.get(digest, 1.0))
-
-        priced = [Priced(c, price(c.digest)) for c in self.generated]
+        priced = [
+            Priced(c, self.times[c.digest] if c.digest in self.times else expected(self.bounds[c.digest]))
+            for c in self.generated
+        ]
         return self._solve([*self.vendor, *priced], hint)
 
     def unmeasured(self, plan: Plan) -> list[str]:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from korch_cli.measure import ProfileStore, default_folder, machine_identity, st
 
 SOUND = KernelResult("k_1", Timing(1.5, 1.25, 2.0, 100, TimingSource.MEASURED), None, None)
 COMPARED = KernelResult("k_2", SOUND.timing, Timing(3.0, 2.0, 4.0, 7, TimingSource.MEASURED), None)
-ABOUT = {"body": "b", "origin": "this machine"}
+ABOUT = {"origin": "this machine"}
 FAILED = KernelResult("k_3", None, None, 'It computes something else: 1 instead of "nan" – at [0]')
 
 
@@ -57,18 +56,6 @@ def test_the_first_figure_counts_for_every_process(tmp_path: Path) -> None:
         opened.close()
 
 
-def test_the_best_times_are_listed_by_origin_and_body(tmp_path: Path) -> None:
-    kept = ProfileStore(tmp_path)
-    kept.keep_kernel("1", SOUND, body="b", origin="here")
-    slower = replace(SOUND, timing=Timing(9.0, 9.0, 9.0, 1, TimingSource.MEASURED))
-    kept.keep_kernel("2", slower, body="b", origin="here")
-    kept.keep_kernel("3", slower, body="b", origin="there")
-    kept.keep_kernel("4", FAILED, body="c", origin="here")
-    kept.keep("profile/1", {}, dict)
-    assert kept.timings() == {"here": {"b": 1.25}, "there": {"b": 9.0}}
-    kept.close()
-
-
 TIME = {"median_us": 1.5, "low_us": 1.25, "high_us": 2.0, "samples": 100, "source": "measured"}
 NONSENSE = [
     "no json",
@@ -99,12 +86,12 @@ def test_an_entry_that_makes_no_sense_is_measured_again(tmp_path: Path, content:
 
 def test_a_transaction_is_whole_or_not_at_all(tmp_path: Path) -> None:
     def rows() -> Iterator[tuple[Any, ...]]:
-        yield "a/1", "{}", 0, None, None, None
+        yield "a/1", "{}", 0, None
         raise UsageError("the second line is wrong")
 
     kept = ProfileStore(tmp_path)
     with pytest.raises(UsageError):
-        kept.transact("INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?)", rows())
+        kept.transact("INSERT INTO documents VALUES (?, ?, ?, ?)", rows())
     assert kept.strict("SELECT key FROM documents") == []
     with pytest.raises(MissingError, match="no such table") as caught:
         kept.strict("SELECT * FROM absent")

@@ -16,14 +16,14 @@ from korch_cli.measure import ProfileStore, export_store, import_store
 
 SOUND = KernelResult("k_1", Timing(1.5, 1.25, 2.0, 100, TimingSource.MEASURED), None, None)
 FAILED = KernelResult("k_2", None, None, 'It computes something else: "nan" – at\u2028[0]')
-SELECT = "SELECT key, content, body, origin, low_us FROM documents ORDER BY key"
+SELECT = "SELECT key, content, origin FROM documents ORDER BY key"
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[ProfileStore]:
     opened = ProfileStore(_made(tmp_path / "here"))
-    opened.keep_kernel("1", SOUND, body="b", origin="here")
-    opened.keep_kernel("2", FAILED, body="c", origin="here")
+    opened.keep_kernel("1", SOUND, origin="here")
+    opened.keep_kernel("2", FAILED, origin="here")
     opened.replace("limits/1", {"rate": 0.1 + 0.2})
     yield opened
     opened.close()
@@ -52,7 +52,6 @@ def test_what_is_exported_comes_back(store: ProfileStore, other: ProfileStore, t
     assert other.strict(SELECT) == store.strict(SELECT)
     assert other.kernel("1") == SOUND
     assert other.kernel("2") == FAILED
-    assert other.timings() == {"here": {"b": 1.25}}
     assert import_store(other, file) == (0, 3)
     again = tmp_path / "again.jsonl"
     export_store(other, again, "1.2.3")
@@ -63,15 +62,14 @@ def test_what_is_exported_comes_back(store: ProfileStore, other: ProfileStore, t
 def test_what_was_measured_here_stays(store: ProfileStore, other: ProfileStore, tmp_path: Path) -> None:
     file = tmp_path / "entries.jsonl"
     export_store(store, file, "1.2.3")
-    other.keep_kernel("2", SOUND, body="c", origin="here")
+    other.keep_kernel("2", SOUND, origin="here")
     assert import_store(other, file) == (2, 1)
     assert other.kernel("2") == SOUND
 
 
 NO_CONTENT: tuple[Any, ...] = (None, "{}", [])
-NO_TIME: tuple[Any, ...] = ("1", -1, float("nan"), True)
 HEADER = json.dumps({"schema": "korch.profiles/1", "korch": "1"})
-GOOD = {"key": "kernel/9", "content": {}, "body": "b", "origin": "o", "low_us": 1.5}
+GOOD = {"key": "kernel/9", "content": {}, "origin": "o"}
 
 
 def _lines(*entries: Any) -> str:
@@ -92,11 +90,7 @@ def _lines(*entries: Any) -> str:
         (_lines({}).encode(), "line 3"),
         *((_lines(GOOD | {"key": key}).encode(), "line 3") for key in (None, 3, "", "word")),
         *((_lines(GOOD | {"content": value}).encode(), "line 3") for value in NO_CONTENT),
-        *(
-            (_lines(GOOD | {"low_us": value}).encode(), "line 3")
-            for value in ("1", -1, float("nan"), float("inf"), True)
-        ),
-        *((_lines(GOOD | {name: 3}).encode(), "line 3") for name in ("body", "origin")),
+        (_lines(GOOD | {"origin": 3}).encode(), "line 3"),
     ],
 )
 def test_a_file_of_something_else_changes_nothing(

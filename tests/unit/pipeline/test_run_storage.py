@@ -1,4 +1,4 @@
-"""Where a run keeps its figures, on what they depend, and what figures from elsewhere are good for."""
+"""Where a run keeps its figures, and on what they depend."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from korch_cli.measure import ProfileStore, default_folder
 from korch_cli.pipeline.laboratory import Bench, Laboratory
 from korch_cli.pipeline.search import Search
 from korch_cli.pipeline.settings import Settings
-from korch_cli.pipeline.storage import experience, opened_store
+from korch_cli.pipeline.storage import opened_store
 from korch_cli.toolchain import Compiler
 
 GRAPH = parse_graph('%0 "x" f32[8] = input\n%1 "y" f32[8] = elementwise neg (%0) @0\noutputs (%1)')
@@ -115,20 +115,3 @@ def test_no_figure_of_another_machine_or_compiler_has_the_same_key(tmp_path: Pat
     ]
     for keys in zip(*map(_keys, (here, *others)), strict=True):
         assert len(set(keys)) == 3
-
-
-def test_experience_is_relative_to_bounds_and_to_other_kernels() -> None:
-    bounds = {"a": 1.0, "b": 2.0, "c": 4.0, "free": 0.0}
-    elsewhere = {"a": 10.0, "b": 40.0, "c": 40.0, "free": 1.0, "unknown": 5.0}
-    assert experience({"there": elsewhere}, bounds, "here") == {"a": 1.0, "b": 2.0, "c": 1.0}
-    # A machine that is twice as slow at everything says the same.
-    slower = {digest: 2 * time for digest, time in elsewhere.items()}
-    assert experience({"there": slower}, bounds, "here") == experience({"there": elsewhere}, bounds, "here")
-
-
-def test_experience_comes_from_here_first_and_then_from_where_the_most_is_known() -> None:
-    bounds = {"a": 1.0, "b": 1.0, "c": 1.0}
-    few, many = {"a": 1.0, "b": 3.0}, {"a": 1.0, "b": 1.0, "c": 5.0}
-    assert experience({"few": few, "many": many}, bounds, "here") == {"a": 1.0, "b": 1.0, "c": 5.0}
-    assert experience({"here": few, "many": many}, bounds, "here") == {"a": 0.5, "b": 1.5, "c": 5.0}
-    assert experience({"few": {}, "zero": {"a": 0.0}}, bounds, "here") == {}

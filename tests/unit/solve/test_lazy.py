@@ -50,26 +50,11 @@ class Instrument:
 
 
 def search(
-    times: Mapping[str, float],
-    bounds: Mapping[str, float],
-    *,
-    experience: Mapping[str, float] | None = None,
-    gap: float = 0.0,
-    seconds: float = 60.0,
+    times: Mapping[str, float], bounds: Mapping[str, float], *, gap: float = 0.0, seconds: float = 60.0
 ) -> tuple[SearchResult, Instrument]:
     instrument = Instrument(times)
-    result = orchestrate(
-        CHAIN,
-        VENDOR,
-        GENERATED,
-        bounds,
-        {},
-        instrument,
-        experience=experience,
-        gap=gap,
-        deadline=time.monotonic() + seconds,
-        solver_time_s=10,
-    )
+    deadline = time.monotonic() + seconds
+    result = orchestrate(CHAIN, VENDOR, GENERATED, bounds, {}, instrument, gap=gap, deadline=deadline, solver_time_s=10)
     check_plan(CHAIN, result.plan)
     return result, instrument
 
@@ -78,35 +63,17 @@ def search(
 @given(
     st.lists(st.floats(1.0, 40.0), min_size=len(INTERVALS), max_size=len(INTERVALS)),
     st.lists(st.floats(0.05, 1.0), min_size=len(INTERVALS), max_size=len(INTERVALS)),
-    st.lists(st.none() | st.floats(0.0, 100.0), min_size=len(INTERVALS), max_size=len(INTERVALS)),
 )
-def test_it_finds_the_optimum_of_all_measurements_with_fewer(
-    times: list[float], shares: list[float], factors: list[float | None]
-) -> None:
-    """Whatever is said of other machines: it enters neither the plan nor the bound."""
+def test_it_finds_the_optimum_of_all_measurements_with_fewer(times: list[float], shares: list[float]) -> None:
     digests = [c.digest for c in GENERATED]
     truth = dict(zip(digests, times, strict=True))
     bounds = {d: truth[d] * share for d, share in zip(digests, shares, strict=True)}
-    experience = {d: factor for d, factor in zip(digests, factors, strict=True) if factor is not None}
-    result, instrument = search(truth, bounds, experience=experience)
+    result, instrument = search(truth, bounds)
     everything = [*VENDOR, *(Priced(c, truth[c.digest]) for c in GENERATED)]
     best = solve(CHAIN, everything, time_limit_s=10)
     assert result.plan.cost_us == pytest.approx(best.cost_us, abs=0.01)
     assert result.plan.bound_us <= best.cost_us + 0.01
     assert len(instrument.asked) == len(set(instrument.asked))
-
-
-def test_experience_saves_measurements() -> None:
-    """Two kernels are nearly as fast as their bounds, the others far from it: who knows that measures these first."""
-    bounds = {c.digest: 1.0 + 0.5 * len(c.body) for c in GENERATED}
-    good = {digest: 1.01 * bounds[digest] for digest in ("1-3", "4-6")}
-    truth = {digest: 9.0 * bound for digest, bound in bounds.items()} | good
-    experience = {digest: time / bounds[digest] / 9.0 for digest, time in truth.items()}
-    plain, without = search(truth, bounds, gap=0.02)
-    told, with_it = search(truth, bounds, experience=experience, gap=0.02)
-    assert plain.plan.cost_us == told.plan.cost_us == pytest.approx(5.05)
-    assert set(with_it.asked[:2]) == set(good)
-    assert len(with_it.asked) < len(without.asked)
 
 
 def test_tight_bounds_leave_most_kernels_unmeasured() -> None:
