@@ -17,7 +17,8 @@ import onnx
 import pytest
 from onnx import parser
 
-from korch_cli.measure import ProfileStore, prune
+from korch_cli.measure import ProfileStore, calibrate, prune
+from korch_cli.toolchain import find_compiler
 
 pytestmark = pytest.mark.slow
 
@@ -122,6 +123,24 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    """A store that knows limits which no machine reaches, so that whatever else runs here, a search wants kernels."""
+    made = tmp_path / "cache"
+    made.mkdir()
+    store = ProfileStore(made)
+    limits = {"bandwidth": [[1 << 27, 1e12]], "flops_per_second": 1e13}
+
+    def build(_source: str, _exports: tuple[str, ...]) -> Path:
+        return tmp_path
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("korch_cli.measure.calibrate.Worker.ask", lambda *_: limits)
+        calibrate(1, find_compiler().identity, store, build)
+    store.close()
+    return made
+
+
 def _environment(cache: Path) -> Mapping[str, str]:
     # What a killed run leaves among temporary files goes with those of the test.
     return {**os.environ, "KORCH_CACHE_DIR": str(cache), "TMPDIR": str(cache.parent), "CI": "true"}
@@ -140,18 +159,15 @@ def _started(model: Path, output: Path, cache: Path) -> subprocess.Popen[str]:
 
 def _keys(cache: Path) -> set[str]:
     """Return what is in the store without opening it as korch does."""
-    if not (cache / "profiles.sqlite").exists():
-        return set()
     connection = sqlite3.connect(cache / "profiles.sqlite")
     try:
-        tables = connection.execute("SELECT name FROM sqlite_master WHERE name = 'documents'").fetchall()
-        return {key for (key,) in connection.execute("SELECT key FROM documents")} if tables else set()
+        return {key for (key,) in connection.execute("SELECT key FROM documents")}
     finally:
         connection.close()
 
 
-def test_a_run_that_is_killed_is_continued_by_the_next(model: Path, tmp_path: Path) -> None:
-    cache, out = tmp_path / "cache", tmp_path / "out"
+def test_a_run_that_is_killed_is_continued_by_the_next(model: Path, cache: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
     out.mkdir()
     moments = random.Random(1)
     kept: set[str] = set()
@@ -180,8 +196,7 @@ def test_a_run_that_is_killed_is_continued_by_the_next(model: Path, tmp_path: Pa
     onnx.checker.check_model(onnx.load(out / "fast.onnx"))
 
 
-def test_four_runs_at_once_on_one_store_come_to_one_result(model: Path, tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
+def test_four_runs_at_once_on_one_store_come_to_one_result(model: Path, cache: Path, tmp_path: Path) -> None:
     outputs = [tmp_path / f"{number}" / "fast.onnx" for number in range(4)]
     for output in outputs:
         output.parent.mkdir()

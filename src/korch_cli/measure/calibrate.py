@@ -98,7 +98,11 @@ def calibrate(threads: int, compiler: str, store: ProfileStore, build: Build) ->
     known = store.read(key, decode)
     if known is not None:
         return known
-    with Worker() as worker:
+    # One after the other: runs that begin together would each find a machine that the others slow down.
+    with store.turn("limits", _LIMIT_S), Worker() as worker:
+        known = store.read(key, decode)
+        if known is not None:
+            return known
         try:
             request = {"library": build(_SOURCE, _EXPORTS), "threads": threads}
             measured = worker.ask(("limits", request), _LIMIT_S)

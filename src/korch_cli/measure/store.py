@@ -8,7 +8,7 @@ import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -139,6 +139,14 @@ class ProfileStore:
                 raise MissingError(f"the store was damaged. {self.notes[-1]}", where=str(self.path)) from error
             hint = "try again when no other run of korch uses it"
             raise MissingError(f"the profile store failed: {error}", where=str(self.path), hint=hint) from error
+
+    @contextmanager
+    def turn(self, task: str, limit_s: float) -> Iterator[None]:
+        """Wait until no other process that uses the store does this task; after `limit_s` seconds, do it anyway."""
+        with ExitStack() as stack:
+            with suppress(OSError):
+                stack.enter_context(alone(self.folder / f"{task}.lock", limit_s))
+            yield
 
     def note(self, sentence: str) -> None:
         """Add a sentence to `notes`, once."""

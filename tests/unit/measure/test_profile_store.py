@@ -302,3 +302,16 @@ def test_the_identity_tells_thread_counts_apart() -> None:
     assert machine_identity(1) == machine_identity(1)
     assert machine_identity(1) != machine_identity(2)
     assert "ONNX Runtime" in machine_identity(1)
+
+
+def test_a_task_is_done_by_one_at_a_time_but_not_waited_for_for_ever(tmp_path: Path) -> None:
+    first, second = ProfileStore(tmp_path), ProfileStore(tmp_path)
+    with first.turn("limits", 10.0), first.turn("other", 10.0):
+        start = time.monotonic()
+        with second.turn("limits", 0.2):
+            assert time.monotonic() - start >= 0.2
+    start = time.monotonic()
+    with second.turn("limits", 10.0):
+        assert time.monotonic() - start < 5.0
+    for opened in (first, second):
+        opened.close()
