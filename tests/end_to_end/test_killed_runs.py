@@ -18,6 +18,7 @@ import pytest
 from onnx import parser
 
 from korch_cli.measure import ProfileStore, calibrate, prune
+from korch_cli.measure.child import Worker
 from korch_cli.toolchain import find_compiler
 
 pytestmark = pytest.mark.slow
@@ -135,7 +136,7 @@ def cache(tmp_path: Path) -> Path:
         return tmp_path
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("korch_cli.measure.calibrate.Worker.ask", lambda *_: limits)
+        patch.setattr(Worker, "ask", lambda *_: limits)
         calibrate(1, find_compiler().identity, store, build)
     store.close()
     return made

@@ -99,16 +99,17 @@ def calibrate(threads: int, compiler: str, store: ProfileStore, build: Build) ->
     if known is not None:
         return known
     # One after the other: runs that begin together would each find a machine that the others slow down.
-    with store.turn("limits", _LIMIT_S), Worker() as worker:
+    with store.turn("limits", _LIMIT_S):
         known = store.read(key, decode)
         if known is not None:
             return known
         try:
-            request = {"library": build(_SOURCE, _EXPORTS), "threads": threads}
-            measured = worker.ask(("limits", request), _LIMIT_S)
+            with Worker() as worker:
+                request = {"library": build(_SOURCE, _EXPORTS), "threads": threads}
+                measured = worker.ask(("limits", request), _LIMIT_S)
         except WorkerError as error:
             raise MissingError(f"the machine's limits cannot be measured: {error}") from error
-    return store.keep(key, measured, decode)
+        return store.keep(key, measured, decode)
 
 
 def run_limits(library: Path, threads: int) -> dict[str, Any]:
