@@ -131,3 +131,18 @@ def test_the_kernels_of_bodies_are_built_again_too(source: Path, tmp_path: Path)
     branches = [a.g for node in graph.node for a in node.attribute if a.type == onnx.AttributeProto.GRAPH]
     assert len(branches) == 2
     assert all(any(node.domain.startswith("korch.") for node in branch.node) for branch in branches)
+
+
+@pytest.mark.parametrize("obstacle", ["/proc/korch", "damaged"])
+def test_a_store_that_cannot_be_had_costs_no_result(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, obstacle: str
+) -> None:
+    if obstacle == "damaged":
+        (tmp_path / "cache").mkdir()
+        (tmp_path / "cache" / "profiles.sqlite").write_text("this is no database" * 1000)
+    else:
+        monkeypatch.setenv("KORCH_CACHE_DIR", obstacle)
+    record = made(source, tmp_path / "first.onnx", bindings=Bindings({"N": 4}, {}), force_fusion=True)
+    assert record.changed
+    word = "unreadable" if obstacle == "damaged" else "Nothing that was measured is kept"
+    assert len([note for note in record.notes if word in note]) == 1

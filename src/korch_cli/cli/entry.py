@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from korch_cli.cli.cache import cache
 from korch_cli.cli.doctor import doctor
 from korch_cli.cli.failure import Terminated, explain, report_crash
 from korch_cli.cli.inspect import inspect
@@ -53,7 +54,7 @@ def korch() -> None:
     """Make ONNX models run faster in ONNX Runtime, and prove that they still compute the same."""
 
 
-for _command in (optimize, profile, verify, inspect, reduce, doctor):
+for _command in (optimize, profile, verify, inspect, reduce, cache, doctor):
     korch.add_command(_command)
 
 

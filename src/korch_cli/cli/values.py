@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from korch_cli.core.errors import UsageError
+from korch_cli.core.size import parse_size
 
 if TYPE_CHECKING:
     from korch_cli.core.model import Bindings
@@ -35,6 +36,19 @@ class Duration(click.ParamType[float]):
         if seconds <= 0:
             self.fail(f"{value!r} is not a duration; write it as 90s, 5m or 1h.", param, ctx)
         return seconds
+
+
+class Size(click.ParamType[int]):
+    """Bytes, written as `300MiB` or `2G`."""
+
+    name = "size"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return bytes."""
+        size = parse_size(str(value))
+        if size is None:
+            self.fail(f"{value!r} is not a size; write it as 300MiB or 2GiB.", param, ctx)
+        return size
 
 
 class Dimension(click.ParamType[tuple[str, int]]):

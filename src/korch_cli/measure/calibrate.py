@@ -76,11 +76,12 @@ _EXPORTS = ("korch_stream", "korch_arithmetic", "korch_lanes")
 _VECTORS_PER_REPEAT = 160
 
 
-def calibrate(threads: int, store: ProfileStore, build: Build) -> MachineLimits:
+def calibrate(threads: int, compiler: str, store: ProfileStore, build: Build) -> MachineLimits:
     """Return the machine's limits with `threads` threads; measured once and then kept in the store.
 
     Args:
         threads: that run at the same time.
+        compiler: identity of what `build` compiles with.
         store: where the limits are kept.
         build: makes the library that is measured.
 
@@ -88,19 +89,27 @@ def calibrate(threads: int, store: ProfileStore, build: Build) -> MachineLimits:
         MissingError: what was built does not run on this machine.
     """
     identity = machine_identity(threads)
-    key = f"limits/{_PROTOCOL}/{identity}"
-    known = store.document(key)
-    if known is None:
-        with Worker() as worker:
-            try:
+    key = f"limits/{_PROTOCOL}/{identity}/{compiler}"
+
+    def decode(document: dict[str, Any]) -> MachineLimits:
+        bandwidth = tuple((int(size), float(rate)) for size, rate in document["bandwidth"])
+        return MachineLimits(identity, threads, bandwidth, float(document["flops_per_second"]), DISPATCH_US)
+
+    known = store.read(key, decode)
+    if known is not None:
+        return known
+    # One after the other: runs that begin together would each find a machine that the others slow down.
+    with store.turn("limits", _LIMIT_S):
+        known = store.read(key, decode)
+        if known is not None:
+            return known
+        try:
+            with Worker() as worker:
                 request = {"library": build(_SOURCE, _EXPORTS), "threads": threads}
-                known = worker.ask(("limits", request), _LIMIT_S)
-            except WorkerError as error:
-                raise MissingError(f"the machine's limits cannot be measured: {error}") from error
-        assert known is not None
-        store.put_document(key, known)
-    bandwidth = tuple((int(size), float(rate)) for size, rate in known["bandwidth"])
-    return MachineLimits(identity, threads, bandwidth, known["flops_per_second"], DISPATCH_US)
+                measured = worker.ask(("limits", request), _LIMIT_S)
+        except WorkerError as error:
+            raise MissingError(f"the machine's limits cannot be measured: {error}") from error
+        return store.keep(key, measured, decode)
 
 
 def run_limits(library: Path, threads: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import hashlib
 import importlib.metadata
 import os
 import platform
+import tempfile
 from pathlib import Path
 
 from korch_cli.core.errors import MissingError
@@ -23,20 +24,33 @@ def machine_identity(threads: int) -> str:
     return f"{model} {digest}, {cores} processors, {threads} threads, ONNX Runtime {runtime}"
 
 
+def chosen_folder() -> Path:
+    """Return where the store is to be: KORCH_CACHE_DIR, else korch in XDG_CACHE_HOME, else ~/.cache/korch.
+
+    Raises:
+        MissingError: nothing says so, and there is no home folder.
+    """
+    chosen = os.environ.get("KORCH_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    shared = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(shared) if shared else Path.home() / ".cache") / "korch"
+    except RuntimeError as error:
+        raise MissingError("there is no home folder for the cache", hint="name a folder in KORCH_CACHE_DIR") from error
+
+
 def default_folder() -> Path:
-    """Return the folder of the store: KORCH_CACHE_DIR, else korch in XDG_CACHE_HOME, else ~/.cache/korch.
+    """Return `chosen_folder`, made if it is not there.
 
     Raises:
         MissingError: it cannot be made or written.
     """
-    chosen = os.environ.get("KORCH_CACHE_DIR")
-    shared = os.environ.get("XDG_CACHE_HOME")
-    folder = Path(chosen) if chosen else (Path(shared) if shared else Path.home() / ".cache") / "korch"
+    folder = chosen_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".writable-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError as error:
         raise MissingError(
             f"the cache folder cannot be written: {error.strerror}",

@@ -226,9 +226,9 @@ class Delivery:
         files = [whole.path, built.model, *([] if built.library is None else [built.library])]
         digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
         key = f"comparison/{'/'.join(digests)}/{identity}"
-        known = store.document(key)
+        known = store.read(key, decode_comparison)
         if known is not None:
-            return decode_comparison(known)
+            return known
         self.progress.stage("Timing both models end to end")
         subjects = (
             Subject("input", whole.path, None, optimize=True),
@@ -245,8 +245,7 @@ class Delivery:
             ratio = comparison.ratios[0]
             if not ratio.low <= 1.0 < ratio.high:
                 break
-        store.put_document(key, encode_comparison(comparison))
-        return comparison
+        return store.keep(key, encode_comparison(comparison), decode_comparison)
 
     def write(self, outcome: Outcome) -> tuple[Path, ...]:
         """Move the files to where they belong, all or none; return their paths, the model first."""

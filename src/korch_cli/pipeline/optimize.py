@@ -19,7 +19,7 @@ from korch_cli.core.progress import Progress
 from korch_cli.core.record import OptimizeRecord, Verdict
 from korch_cli.emit import read_plan, require_apart, staging
 from korch_cli.fission import fission
-from korch_cli.measure import ProfileStore, calibrate, default_folder, machine_identity
+from korch_cli.measure import ProfileStore, calibrate, machine_identity
 from korch_cli.pipeline.delivery import Built, Delivery, Outcome
 from korch_cli.pipeline.forced import force_search
 from korch_cli.pipeline.laboratory import Bench, probe_builder
@@ -28,6 +28,7 @@ from korch_cli.pipeline.prices import priced_vendor
 from korch_cli.pipeline.rebuild import bindings_of_plan, planned_search
 from korch_cli.pipeline.search import Search, prepare_search
 from korch_cli.pipeline.settings import Settings
+from korch_cli.pipeline.storage import opened_store
 from korch_cli.pipeline.summary import describe_environment, summarize, why_nothing_is_faster
 from korch_cli.rewrite import rewrite
 from korch_cli.solve import SearchResult
@@ -53,7 +54,11 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
     if document is not None and settings.plan is not None:
         digest = hashlib.sha256(settings.source.read_bytes()).hexdigest()
         settings = replace(settings, bindings=bindings_of_plan(document, settings.bindings, digest, settings.plan))
-    with staging(settings.output.parent) as staged, tempfile.TemporaryDirectory(prefix="korch-") as scratch:
+    with (
+        staging(settings.output.parent) as staged,
+        tempfile.TemporaryDirectory(prefix="korch-") as scratch,
+        opened_store(Path(scratch)) as store,
+    ):
         progress.stage("Loading the model")
         with clock("load"):
             prepared = prepare(settings, Path(scratch))
@@ -61,7 +66,7 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
         with clock("fission"):
             graph = rewrite(fission(model))
             check(graph)
-        bench = _bench(settings, Path(scratch), model)
+        bench = _bench(settings, store, Path(scratch), model)
         if document is None:
             search = _search(settings, model, graph, prepared.flat, bench, clock, progress)
             delivery = Delivery(settings, prepared, graph, search.laboratory, staged, progress)
@@ -93,7 +98,7 @@ def _search(
             return force_search(settings, model, graph, bench, deadline, progress)
     with clock("calibrate"):
         progress.stage("Calibrating the machine")
-        limits = calibrate(settings.threads, bench.store, probe_builder(bench, progress))
+        limits = calibrate(settings.threads, bench.compiler.identity, bench.store, probe_builder(bench, progress))
     progress.stage("Profiling ONNX Runtime on the model")
     with clock("profile"):
         vendor = priced_vendor(model, graph, flat.path, flat.feeds[0], bench)
@@ -187,10 +192,10 @@ _DIFFERENT = "The optimised outputs differ from the input's by more than the tol
 _UNCOMPARABLE = "The outputs could not be compared, so the input is written unchanged. {}"
 
 
-def _bench(settings: Settings, scratch: Path, model: Model) -> Bench:
+def _bench(settings: Settings, store: ProfileStore, scratch: Path, model: Model) -> Bench:
     return Bench(
         compiler=find_compiler(settings.compiler),
-        store=ProfileStore(default_folder()),
+        store=store,
         identity=machine_identity(settings.threads),
         folder=scratch,
         threads=settings.threads,

@@ -38,10 +38,9 @@ def priced_vendor(
 def _profile(prepared: Path, feeds: Mapping[str, Array], bench: Bench, *, optimize: bool) -> VendorProfile:
     digest = hashlib.sha256(prepared.read_bytes()).hexdigest()
     key = f"profile/{digest}/{bench.identity}/{'all' if optimize else 'none'}"
-    known = bench.store.document(key)
+    known = bench.store.read(key, decode_profile)
     if known is not None:
-        return decode_profile(known)
+        return known
     times = profile_model(prepared, feeds, threads=bench.threads, optimize=optimize, folder=bench.folder)
     profile = vendor_profile(times.optimized, times.times_us, times.total_us)
-    bench.store.put_document(key, encode_profile(profile))
-    return profile
+    return bench.store.keep(key, encode_profile(profile), decode_profile)

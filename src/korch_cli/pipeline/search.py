@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from korch_cli.candidates import CandidateSet, SearchLimits, cut, enumerate_candidates, lower_bound_us
 from korch_cli.core.graph import PrimitiveGraph
@@ -18,7 +19,7 @@ from korch_cli.pipeline.laboratory import Bench, Laboratory
 from korch_cli.pipeline.settings import Settings
 from korch_cli.solve import SearchResult, check_plan, orchestrate
 
-_PROTOCOL = 2
+_PROTOCOL = 3
 """Part of the key: what an earlier version kept in another form is not read."""
 
 
@@ -53,13 +54,13 @@ class Search:
         measures more only if it has a larger budget or asks for a smaller gap.
         """
         store, key = self.laboratory.bench.store, self._key()
-        earlier = None if self.settings.force_fusion else store.document(key)
+        earlier = None if self.settings.force_fusion else store.read(key, _decoded)
         deadline = self.deadline
         if earlier is not None and not self.excluded:
-            if earlier["budget_s"] >= self.settings.budget_s and earlier["gap"] <= self.settings.gap:
+            if earlier.budget_s >= self.settings.budget_s and earlier.gap <= self.settings.gap:
                 # That search did what this one may do, and found its end: what it measured is all that counts.
                 deadline = time.monotonic()
-            digests = [d for d in earlier["digests"] if d in self.bounds and d not in self.laboratory.results]
+            digests = [d for d in earlier.digests if d in self.bounds and d not in self.laboratory.results]
             if digests:
                 self.laboratory.measure(digests)
         known = {d: self.laboratory.cost(d) for d in self.laboratory.results}
@@ -78,12 +79,12 @@ class Search:
         check_plan(self.graph, result.plan)
         if deadline == self.deadline and not self.settings.force_fusion:
             limits = {"budget_s": self.settings.budget_s, "gap": self.settings.gap}
-            store.put_document(key, {"digests": list(self.laboratory.results), **limits})
+            store.replace(key, {"digests": list(self.laboratory.results), **limits})
         return result
 
     def _key(self) -> str:
         digests = hashlib.sha256("\n".join(c.digest for c in self.candidates.candidates).encode()).hexdigest()
-        return f"search/{_PROTOCOL}/{digests}/{self.laboratory.bench.identity}"
+        return f"search/{_PROTOCOL}/{digests}/{self.laboratory.bench.origin}"
 
     def exclude(self, names: Iterable[str]) -> None:
         """Leave out the kernels of these names from now on."""
@@ -91,6 +92,19 @@ class Search:
         for digest, results in self.laboratory.results.items():
             if any(kernel.name in wanted for kernel, _ in results):
                 self.excluded.add(digest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Earlier:
+    """What an earlier search measured, and its limits."""
+
+    digests: tuple[str, ...]
+    budget_s: float
+    gap: float
+
+
+def _decoded(document: dict[str, Any]) -> _Earlier:
+    return _Earlier(tuple(map(str, document["digests"])), float(document["budget_s"]), float(document["gap"]))
 
 
 def prepare_search(

@@ -42,7 +42,7 @@ def summarize(
         comparison=outcome.comparison,
         opaque=_opaque(model, search),
         guilty=outcome.guilty,
-        notes=model.notes,
+        notes=(*model.notes, *search.laboratory.bench.store.notes),
         environment=dict(environment),
         seconds=dict(seconds),
     )

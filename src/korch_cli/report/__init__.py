@@ -15,4 +15,5 @@ from korch_cli.report.inspection import render_inspect as render_inspect
 from korch_cli.report.optimization import render_optimize as render_optimize
 from korch_cli.report.progress import show_progress as show_progress
 from korch_cli.report.reduction import render_reduce as render_reduce
+from korch_cli.report.storage import render_cache as render_cache
 from korch_cli.report.verdict import render_verdicts as render_verdicts

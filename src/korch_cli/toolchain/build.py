@@ -59,7 +59,7 @@ def compile_units(
         MissingError: the folder cannot be written.
     """
     targets = {name: cache / f"{_key(compiler, text, headers)}.o" for name, text in units.items()}
-    results: dict[str, Path | BuildFailure] = {name: path for name, path in targets.items() if path.exists()}
+    results: dict[str, Path | BuildFailure] = {name: path for name, path in targets.items() if _is_there(path)}
     todo = [name for name in units if name not in results]
     if not todo:
         return results
@@ -129,7 +129,9 @@ def link(
         ]
         done = subprocess.run(arguments, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise KorchError(f"the kernel library cannot be linked: {first_line(done.stderr)}", where=output.name)
+            hint = "if a file in the cache is damaged, korch cache clear removes it"
+            sentence = f"the kernel library cannot be linked: {first_line(done.stderr)}"
+            raise KorchError(sentence, where=output.name, hint=hint)
         made.replace(output)
 
 
@@ -145,16 +147,37 @@ def _compile(
     compiler: Compiler, name: str, text: str, work: Path, target: Path, timeout_s: float, children: _Children
 ) -> Path | BuildFailure:
     source, made = work / f"{target.stem}.cpp", work / f"{target.stem}.o"
-    source.write_text(text, encoding="utf-8")
     arguments = [*compiler.command, *compiler.flags, f"-frandom-seed={target.stem}", "-c", source.name, "-o", made.name]
     try:
+        source.write_text(text, encoding="utf-8")
         code, log = children.run(arguments, work, timeout_s)
+        if code != 0:
+            return BuildFailure(name, first_line(log), log)
+        _name(made, target)
     except subprocess.TimeoutExpired:
         return BuildFailure(name, f"compiling takes more than {timeout_s:.0f} s", "")
-    if code != 0:
-        return BuildFailure(name, first_line(log), log)
-    made.replace(target)
+    except OSError as error:
+        return BuildFailure(name, f"the object cannot be kept: {error.strerror}", "")
     return target
+
+
+def _name(made: Path, target: Path) -> None:
+    """Give a whole object its name. Raises OSError."""
+    # On the disk before it has its name, or a machine that goes down could leave a part of it under that name.
+    with made.open("rb") as file:
+        os.fsync(file.fileno())
+    made.replace(target)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether an object was made before; it is marked as used now, because those that nobody uses are removed."""
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return path.exists()
+    return True
 
 
 class _Children:

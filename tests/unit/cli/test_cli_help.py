@@ -11,13 +11,14 @@ from korch_cli.version import __version__
 
 Invoke = Callable[..., Result]
 _COMMANDS = ("optimize", "profile", "verify", "inspect", "reduce", "doctor")
+_GROUPS = ("cache",)
 
 
 def test_the_group_lists_its_commands_and_exit_codes(invoke: Invoke) -> None:
     result = invoke("--help")
     assert result.exit_code == 0
-    assert set(korch.commands) == set(_COMMANDS)
-    for word in (*_COMMANDS, "Exit codes", "70 a bug"):
+    assert set(korch.commands) == {*_COMMANDS, *_GROUPS}
+    for word in (*_COMMANDS, *_GROUPS, "Exit codes", "70 a bug"):
         assert word in result.stdout
 
 

@@ -19,7 +19,15 @@ def _python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--version"], ["--help"], ["optimize", "--help"], ["inspect", "--help"], ["reduce", "--help"]]
+    "arguments",
+    [
+        ["--version"],
+        ["--help"],
+        ["optimize", "--help"],
+        ["inspect", "--help"],
+        ["reduce", "--help"],
+        ["cache", "stats", "--help"],
+    ],
 )
 def test_what_needs_no_model_loads_nothing_heavy(arguments: list[str]) -> None:
     code = (

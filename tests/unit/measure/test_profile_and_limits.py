@@ -89,7 +89,7 @@ def test_limits_are_measured_once(tmp_path: Path) -> None:
         return tmp_path / "m.so"
 
     store = ProfileStore(tmp_path)
-    limits = calibrate(1, store, build)
+    limits = calibrate(1, find_compiler().identity, store, build)
     sizes = [size for size, _ in limits.bandwidth]
     assert sizes == sorted(set(sizes))
     assert sizes[0] <= 64 << 10
@@ -99,8 +99,10 @@ def test_limits_are_measured_once(tmp_path: Path) -> None:
     assert limits.dispatch_us > 0
     assert limits.threads == 1
     assert limits.bytes_per_second(1 << 40) == limits.bandwidth[-1][1]
-    assert calibrate(1, store, build) == limits
+    assert calibrate(1, find_compiler().identity, store, build) == limits
     assert len(built) == 1
+    calibrate(1, "another compiler", store, build)
+    assert len(built) == 2
     store.close()
 
 
@@ -109,5 +111,5 @@ def test_a_library_that_cannot_be_loaded_is_explained(tmp_path: Path) -> None:
     library.write_bytes(os.urandom(100))
     store = ProfileStore(tmp_path)
     with pytest.raises(MissingError, match="limits"):
-        calibrate(1, store, lambda text, exports: library)
+        calibrate(1, find_compiler().identity, store, lambda text, exports: library)
     store.close()

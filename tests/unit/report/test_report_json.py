@@ -34,11 +34,13 @@ from korch_cli.core.record import (
     SearchRecord,
     Verdict,
 )
+from korch_cli.core.storage import CacheContent, CacheRecord
 from korch_cli.report import Check, Level, Profile, SpeedUp, to_json
 from korch_cli.version import __version__
 
-_KINDS = ("optimize", "profile", "verify", "doctor", "inspect", "reduce")
+_KINDS = ("optimize", "profile", "verify", "doctor", "inspect", "reduce", "cache")
 _RECORDS = (
+    CacheContent,
     CandidateRecord,
     Check,
     Comparison,
@@ -59,7 +61,7 @@ _RECORDS = (
     SpeedUp,
     Verdict,
 )
-_WHOLE = {"optimize": OptimizeRecord, "inspect": InspectRecord, "reduce": ReduceRecord}
+_WHOLE = {"optimize": OptimizeRecord, "inspect": InspectRecord, "reduce": ReduceRecord, "cache": CacheRecord}
 
 
 def _schema(kind: str) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import ctypes
+import errno
+import os
 import subprocess
 import threading
 import time
@@ -206,3 +208,23 @@ def test_what_is_undefined_stops_the_linker(compiler: Compiler, tmp_path: Path) 
     with pytest.raises(KorchError, match="elsewhere"):
         link(compiler, [needs], tmp_path / "broken.so", exports=("f",))
     assert not (tmp_path / "broken.so").exists()
+
+
+def test_an_object_that_is_used_again_counts_as_new(compiler: Compiler, tmp_path: Path) -> None:
+    built = compiled(compiler, ANSWER, tmp_path, HEADERS)
+    os.utime(built, times=(1e9, 1e9))
+    assert compiled(compiler, ANSWER, tmp_path, HEADERS) == built
+    assert time.time() - built.stat().st_mtime < 600
+
+
+def test_an_object_that_cannot_be_kept_is_a_failure(
+    compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    built = compile_units(compiler, {"unit": ANSWER}, HEADERS, tmp_path, jobs=1, progress=Silent())["unit"]
+    assert isinstance(built, BuildFailure)
+    assert "No space left" in built.sentence
+    assert list(tmp_path.iterdir()) == []
