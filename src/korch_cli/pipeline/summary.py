@@ -19,6 +19,9 @@ from korch_cli.pipeline.settings import Settings
 from korch_cli.solve import SearchResult
 from korch_cli.version import __version__
 
+_CLOSED = 0.05
+"""A plan that is proven to be within this share of the best is what the search was for."""
+
 
 def summarize(
     settings: Settings,
@@ -67,6 +70,11 @@ def why_nothing_is_faster(graph: PrimitiveGraph, result: SearchResult) -> str:
     inside_us = sum(p.cost_us for p in plan.kernels if not linear.isdisjoint(p.candidate.body))
     share = inside_us / plan.cost_us if plan.cost_us > 0 else 1.0
     saved = max(0.0, 1.0 - plan.bound_us / result.vendor_us) if result.vendor_us > 0 else 0.0
+    if plan.gap > _CLOSED:
+        return (
+            "No kernels were found in the time given that are faster, so the input is written unchanged. Those that were "
+            f"not measured save {saved:.1%} of the time at most; a larger --budget measures more of them."
+        )
     return (
         f"Generated kernels could save {saved:.1%} of the time at most, so the input is written unchanged: "
         f"{share:.0%} of the time goes into convolutions, matrix products and what ONNX Runtime has fused with them."

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import os
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from korch_cli.toolchain import compile_units, find_compiler, link
 
 FEEDS = {"x": np.ones((1, 4, 8, 8), np.float32)}
 NAMES = ('a "conv"', "back\\slash, and a kernel_time", "ü\n_kernel_time")
+
+_CALIBRATION = importlib.import_module("korch_cli.measure.calibrate")
+"""The module, whose name the package gives to its function."""
 
 
 @pytest.fixture
@@ -78,7 +82,8 @@ def test_a_model_that_does_not_run_is_the_users(model: Path, tmp_path: Path) -> 
         profile_model(model, {}, threads=1, optimize=False, folder=tmp_path, seconds=0.1)
 
 
-def test_limits_are_measured_once(tmp_path: Path) -> None:
+def test_limits_are_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_CALIBRATION, "_is_busy", lambda: False)
     built: list[Path] = []
 
     def build(text: str, exports: tuple[str, ...]) -> Path:
@@ -103,6 +108,31 @@ def test_limits_are_measured_once(tmp_path: Path) -> None:
     assert len(built) == 1
     calibrate(1, "another compiler", store, build)
     assert len(built) == 2
+    store.close()
+
+
+def test_limits_of_a_busy_machine_are_measured_again_and_the_best_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates = iter([(3.0, 50.0), (5.0, 40.0), (4.0, 60.0)])
+    busy = iter([True, True, False])
+
+    class Machine:
+        def __enter__(self) -> Machine:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def ask(self, _request: object, _limit_s: float) -> dict[str, object]:
+            bandwidth, flops = next(rates)
+            return {"bandwidth": [[1024, bandwidth], [4096, 2.0]], "flops_per_second": flops}
+
+    monkeypatch.setattr(_CALIBRATION, "Worker", Machine)
+    monkeypatch.setattr(_CALIBRATION, "_is_busy", lambda: next(busy))
+    store = ProfileStore(tmp_path)
+    found = [calibrate(1, "compiler", store, lambda text, exports: tmp_path / "m.so") for _ in range(4)]
+    assert [limits.bandwidth[0][1] for limits in found] == [3.0, 5.0, 5.0, 5.0]
+    assert [limits.flops_per_second for limits in found] == [50.0, 50.0, 60.0, 60.0]
     store.close()
 
 
