@@ -72,8 +72,8 @@ def why_nothing_is_faster(graph: PrimitiveGraph, result: SearchResult) -> str:
     saved = max(0.0, 1.0 - plan.bound_us / result.vendor_us) if result.vendor_us > 0 else 0.0
     if plan.gap > _CLOSED:
         return (
-            "No kernels were found in the time given that are faster, so the input is written unchanged. Those that were "
-            f"not measured save {saved:.1%} of the time at most; a larger --budget measures more of them."
+            "No kernels were found in the time given that are faster, so the input is written unchanged. Those that "
+            f"were not measured save {saved:.1%} of the time at most; a larger --budget measures more of them."
         )
     return (
         f"Generated kernels could save {saved:.1%} of the time at most, so the input is written unchanged: "
