@@ -68,10 +68,11 @@ class _Best:
         return self.bound >= self.units
 
     def offer(self, chosen: Sequence[int]) -> None:
-        """Keep a plan if it is better; its kernels can be ordered."""
+        """Keep a plan if it computes all outputs and is better; its kernels can be ordered."""
         kept = useful(self._graph, self.candidates, chosen)
         units = sum(round(self._priced[i].cost_us * UNITS_PER_US) for i in kept)
-        if units < self.units:
+        written = {port for i in kept for port in self.candidates[i].writes}
+        if units < self.units and written.issuperset(goals(self._graph)):
             self.chosen, self.units = kept, units
 
     def repair(self, preference: Sequence[float]) -> None:
