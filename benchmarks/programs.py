@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import statistics
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,16 +24,26 @@ from korch_cli.core.machine import MachineLimits
 from korch_cli.core.model import Bindings
 from korch_cli.core.plan import Priced
 from korch_cli.core.primitive import Linear
+from korch_cli.core.progress import Silent
 from korch_cli.core.text import print_op
 from korch_cli.fission import fission
 from korch_cli.load import load, unroll
+from korch_cli.measure import ProfileStore, calibrate, default_folder, machine_identity
+from korch_cli.pipeline.laboratory import Bench, probe_builder
+from korch_cli.pipeline.prepare import prepare
+from korch_cli.pipeline.prices import priced_vendor
+from korch_cli.pipeline.search import prepare_search
+from korch_cli.pipeline.settings import Settings
 from korch_cli.rewrite import rewrite
+from korch_cli.toolchain import find_compiler
 
 LIMITS = MachineLimits("two processors of a server", 2, ((1 << 18, 80e9), (1 << 22, 40e9), (1 << 27, 12e9)), 60e9, 4.0)
 """A machine that the figures are made up for; near the one that korch is developed on."""
 _PRODUCT_FLOPS_PER_SECOND = 80e9
 """Of ONNX Runtime's products on that machine."""
 _STEPS = 1 << 32
+_UNKNOWN_RATIO = 2.0
+"""Time over bound of generated kernels, where none was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +55,14 @@ class Problem:
         priced: every candidate.
         generated: how many of them are kernels to generate.
         distinct: how many different ones.
+        measured: how many of these have a measured price.
     """
 
     graph: PrimitiveGraph
     priced: tuple[Priced, ...]
     generated: int
     distinct: int
+    measured: int = 0
 
 
 def problem(path: Path, bindings: Bindings, limits: SearchLimits, *, spread: float) -> Problem:
@@ -64,6 +79,32 @@ def problem(path: Path, bindings: Bindings, limits: SearchLimits, *, spread: flo
     prices = _Prices(graph, spread)
     priced = (*prices.of_all(vendor), *prices.of_all(generated))
     return Problem(graph, priced, len(generated), len({c.digest for c in generated}))
+
+
+def measured(path: Path, bindings: Bindings, threads: int) -> Problem:
+    """Return the program of a model with prices from this machine, as far as they are known.
+
+    ONNX Runtime's kernels have the prices of its profile. Generated kernels have the times that an earlier `korch
+    optimize` with the same shapes and threads left in the store; for the others, their bound stands, times the median
+    of what the measured ones took over theirs.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        settings = Settings(path, Path(scratch) / "out.onnx", bindings, threads=threads)
+        prepared = prepare(settings, Path(scratch))
+        model = prepared.unrolled.flat
+        graph = rewrite(fission(model))
+        store, opset = ProfileStore(default_folder()), model.opsets.get("", 1)
+        identity = machine_identity(threads)
+        bench = Bench(find_compiler(None), store, identity, Path(scratch), threads, threads, settings.seed, opset)
+        limits = calibrate(threads, store, probe_builder(bench, Silent()))
+        vendor = priced_vendor(model, graph, prepared.flat.path, prepared.flat.feeds[0], bench)
+        search = prepare_search(settings, graph, vendor, limits, bench, 0.0, Silent())
+        times = search.recall()
+    ratio = statistics.median([t / search.bounds[d] for d, t in times.items() if math.isfinite(t)] or [_UNKNOWN_RATIO])
+    generated = search.candidates.candidates
+    prices = {d: times.get(d, bound * ratio) for d, bound in search.bounds.items()}
+    priced = (*vendor, *(Priced(c, prices[c.digest]) for c in generated))
+    return Problem(graph, priced, len(generated), len(prices), len(times))
 
 
 class _Prices:

@@ -81,6 +81,12 @@ class Search:
             store.put_document(key, {"digests": list(self.laboratory.results), **limits})
         return result
 
+    def recall(self) -> dict[str, float]:
+        """Return the times of the kernels that an earlier search for the same measured, in microseconds by digest."""
+        earlier = self.laboratory.bench.store.document(self._key())
+        digests = [] if earlier is None else [d for d in earlier["digests"] if d in self.bounds]
+        return self.laboratory.measure(digests)
+
     def _key(self) -> str:
         digests = hashlib.sha256("\n".join(c.digest for c in self.candidates.candidates).encode()).hexdigest()
         return f"search/{_PROTOCOL}/{digests}/{self.laboratory.bench.identity}"
