@@ -39,7 +39,7 @@ def solve(graph: PrimitiveGraph, priced: Sequence[Priced], *, time_limit_s: floa
     deadline = time.monotonic() + time_limit_s
     if any(math.isnan(p.cost_us) or p.cost_us < 0 for p in priced):
         raise ValueError("a candidate's cost is negative or not a number")
-    usable = _runnable(graph, [p for p in priced if math.isfinite(p.cost_us)])
+    usable = runnable(graph, [p for p in priced if math.isfinite(p.cost_us)])
     best = _Best(graph, usable, _start(graph, usable, hint))
     formulation = Formulation(graph, usable)
     relaxed = _relax(formulation, best, deadline)
@@ -126,7 +126,7 @@ def _search(formulation: Formulation, best: _Best, relaxed: Relaxed, share: floa
         formulation.forbid(found.loops)
 
 
-def _runnable(graph: PrimitiveGraph, priced: list[Priced]) -> list[Priced]:
+def runnable(graph: PrimitiveGraph, priced: list[Priced]) -> list[Priced]:
     """Leave out what some plan can never run, and check that a plan exists."""
     candidates = [p.candidate for p in priced]
     order, filled = execute(graph, candidates, lambda i: (i,))
