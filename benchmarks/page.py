@@ -139,8 +139,8 @@ def _search(entries: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _scale(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = [
-        "The choice of kernels by itself, from priced candidates to a proven plan: seconds on the clock, and in brackets",
-        "of the processor. SCIP solves the same program. Prices are made up of lower bounds (`benchmarks/programs.py`).",
+        "The choice of kernels by itself, from priced candidates to a proven plan: seconds on the clock, in brackets",
+        "of the processor. SCIP solves the same program. Prices are lower bounds (`benchmarks/programs.py`).",
         "",
         "| model | primitives | candidates | korch, s | result | SCIP, s | result |",
         "| --- | --: | --: | --: | --- | --: | --- |",
