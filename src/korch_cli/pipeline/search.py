@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from korch_cli.candidates import CandidateSet, SearchLimits, cut, enumerate_candidates, lower_bound_us
+from korch_cli.candidates import CandidateSet, SearchLimits, cut_all, enumerate_candidates, lower_bound_us
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Candidate
 from korch_cli.core.machine import MachineLimits
@@ -113,6 +113,7 @@ def prepare_search(
     representatives: dict[str, Candidate] = {}
     for candidate in candidates.candidates:
         representatives.setdefault(candidate.digest, candidate)
-    bounds = {digest: lower_bound_us(cut(graph, c), limits) for digest, c in representatives.items()}
+    bodies = cut_all(graph, representatives.values())
+    bounds = {body.digest: lower_bound_us(body, limits) for body in bodies}
     laboratory = Laboratory(graph, representatives, bench, progress)
     return Search(settings, graph, vendor, candidates, bounds, laboratory, deadline)
