@@ -10,7 +10,7 @@ on the process or the machine.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from korch_cli.candidates.legality import written
@@ -47,11 +47,12 @@ class Canonical:
 
 @dataclass(frozen=True, slots=True)
 class _Description:
-    """What a value is, apart from its operands; the hash also tells weights from computed values."""
+    """What a value is, apart from its operands; hash and number also tell weights from computed values."""
 
     text: str
     hash: int
     literal: bool
+    number: int
 
 
 class Canonicalizer:
@@ -62,9 +63,42 @@ class Canonicalizer:
         self._inside: dict[int, _Description] = {}
         self._outside: dict[int, _Description] = {}
         self._digests: dict[tuple[object, ...], str] = {}
+        self._outputs = frozenset(graph.outputs)
+        self._numbers: dict[str, int] = {}
+        self._patterns: dict[tuple[int, ...], Canonical] = {}
 
     def order(self, body: Sequence[int]) -> Canonical:
         """Return the canonical order of `body`, whose ids are ascending."""
+        pattern, outside = self._pattern(body)
+        around = (*body, *outside)
+        found = self._patterns.get(pattern)
+        if found is None:
+            canonical = self._order(body)
+            position = {v: i for i, v in enumerate(around)}
+            self._patterns[pattern] = _renumbered(canonical, position)
+            return canonical
+        return _renumbered(found, around)
+
+    def _pattern(self, body: Sequence[int]) -> tuple[tuple[int, ...], dict[int, int]]:
+        """Return what the order of `body` depends on, and the operands from outside; equal in equal layers.
+
+        Ids inside count by their order alone, and ids outside by their identity alone.
+        """
+        values, users, outputs = self._graph.values, self._graph.users, self._outputs
+        inside = {v: i for i, v in enumerate(body)}
+        outside: dict[int, int] = {}
+        pattern: list[int] = []
+        for v in body:
+            kept = v in outputs or any(u not in inside for u in users[v])
+            args = values[v].args
+            pattern += (self._describe(v, inside=True).number, kept, len(args))
+            for a in args:
+                at = inside.get(a)
+                pattern.append(len(body) + outside.setdefault(a, len(outside)) if at is None else at)
+        pattern += [self._describe(a, inside=False).number for a in outside]
+        return tuple(pattern), outside
+
+    def _order(self, body: Sequence[int]) -> Canonical:
         hashes = self._structure(body)
         inside = set(body)
         seen: dict[int, int] = {}
@@ -107,8 +141,10 @@ class Canonicalizer:
             literal = isinstance(value.op, Constant) and value.op.literal is not None
             # A weight and a value that some kernel computed are both operands: one kernel serves either.
             text = f"{value.type} = {print_op(value.op) if inside or literal else 'input'}"
-            digest = hashlib.blake2b(f"{constant} {text}".encode(), digest_size=7).digest()
-            found = table[v] = _Description(text, int.from_bytes(digest, "little"), literal)
+            full = f"{constant} {text}"
+            digest = hashlib.blake2b(full.encode(), digest_size=7).digest()
+            number = self._numbers.setdefault(full, len(self._numbers))
+            found = table[v] = _Description(text, int.from_bytes(digest, "little"), literal, number)
         return found
 
     def _is_literal(self, v: int) -> bool:
@@ -190,6 +226,24 @@ class Canonicalizer:
         words = (tuple(texts[v] for v in sources), tuple(literals), tuple(texts[v] for v in primitives))
         key = (words, refs, tuple(position[v] for v in writes))
         return Canonical(tuple(reads), tuple(constants), tuple(literals.values()), primitives, writes, refs, words, key)
+
+
+def _renumbered(canonical: Canonical, ids: Mapping[int, int] | Sequence[int]) -> Canonical:
+    """Return the same order of values with other ids."""
+
+    def renumber(values: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple([ids[v] for v in values])
+
+    return Canonical(
+        renumber(canonical.reads),
+        renumber(canonical.constants),
+        renumber(canonical.literals),
+        renumber(canonical.primitives),
+        renumber(canonical.writes),
+        canonical.refs,
+        canonical.texts,
+        canonical.key,
+    )
 
 
 def cut(graph: PrimitiveGraph, candidate: Candidate) -> KernelBody:
