@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from onnx import TensorProto, checker, helper, numpy_helper, save
+from onnx import NodeProto, TensorProto, checker, helper, numpy_helper, save
 
 _TOKENS, _WIDTH, _HEADS = 128, 256, 4
 _INNER = 4 * _WIDTH
@@ -44,7 +45,7 @@ class _Encoder:
         def weight(*shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
             return random.normal(0, 1 / np.sqrt(shape[0]), shape).astype(np.float32)
 
-        self.nodes: list[object] = []
+        self.nodes: list[NodeProto] = []
         self.weights = {
             **{f"weight_{name}": weight(_WIDTH, _WIDTH) for name in ("query", "key", "value", "out")},
             **{f"bias_{name}": weight(_WIDTH) for name in ("query", "key", "value", "out", "down", "norm")},
@@ -62,7 +63,7 @@ class _Encoder:
             "half": np.array(0.5, np.float32),
         }
 
-    def node(self, kind: str, inputs: list[str], output: str, name: str, **attributes: object) -> str:
+    def node(self, kind: str, inputs: list[str], output: str, name: str, **attributes: Any) -> str:
         """Add a node of one output; return the output."""
         self.nodes.append(helper.make_node(kind, inputs, [output], name=name, **attributes))
         return output
@@ -105,5 +106,5 @@ class _Encoder:
         product = self._add("MatMul", [x, f"weight_{name}"], f"{at}/{name}/product")
         return self._add("Add", [product, f"bias_{name}"], f"{at}/{name}/biased")
 
-    def _add(self, kind: str, inputs: list[str], name: str, **attributes: object) -> str:
+    def _add(self, kind: str, inputs: list[str], name: str, **attributes: Any) -> str:
         return self.node(kind, inputs, f"{name}:0", name, **attributes)
