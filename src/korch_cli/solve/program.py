@@ -110,11 +110,12 @@ def _relax(formulation: Formulation, best: _Best, deadline: float) -> Relaxed:
 
 
 def _search(formulation: Formulation, best: _Best, relaxed: Relaxed, share: float, deadline: float) -> None:
-    """Search the candidates that lie within a share of the gap exactly; at a share of 1 that proves the result."""
+    """Search the candidates that lie within a share of the gap exactly; where these are all, that proves the result."""
+    everything = relaxed.within(best.units - 1)
     kept = relaxed.within(relaxed.bound + share * (best.units - 1 - relaxed.bound))
     while True:
         found = search(formulation, kept, best.chosen, deadline - time.monotonic())
-        if share == 1.0:
+        if len(kept) == len(everything):
             best.bound = max(best.bound, min(found.bound, int(best.units)))
         if not found.loops:
             best.offer(found.chosen)
