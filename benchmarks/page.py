@@ -22,6 +22,8 @@ def write(document: Mapping[str, Any], folder: Path) -> Path:
         ("Whole models", _models(document["models"]), _model_bars(document["models"])),
         ("Kernels", _kernels(document["kernels"]), _kernel_bars(document["kernels"])),
         ("Search", _search(document["models"]), _search_bars(document["models"])),
+        ("Orchestration at scale", _scale(document["scale"]), _scale_bars(document["scale"])),
+        ("Orchestration without", _ablation(document["ablation"]), _ablation_bars(document["ablation"])),
         ("Size and memory", _sizes(document["models"]), _size_bars(document["models"])),
     ):
         name = title.lower().replace(" ", "-") + ".svg"
@@ -135,6 +137,60 @@ def _search(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
+def _scale(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    lines = [
+        "The choice of kernels by itself, from priced candidates to a proven plan: seconds on the clock, in brackets",
+        "of the processor. SCIP solves the same program. Prices are lower bounds (`benchmarks/programs.py`).",
+        "",
+        "| model | primitives | candidates | korch, s | result | SCIP, s | result |",
+        "| --- | --: | --: | --: | --- | --: | --- |",
+    ]
+    for entry in entries:
+        cells = [cell for by in ("korch", "scip") for cell in _solved(entry[by])]
+        lines.append(
+            f"| {entry['model']} | {entry['primitives']:,} | {entry['candidates']:,} | {' | '.join(cells)} |",
+        )
+    return lines
+
+
+def _solved(result: Mapping[str, Any]) -> tuple[str, str]:
+    status = result["status"]
+    if status == "feasible":
+        status = f"within {1 - result['bound_us'] / result['cost_us']:.1%}"
+    return f"{result['seconds']:.2f} ({result['cpu_s']:.2f})", status
+
+
+_FREEDOMS = ("no layouts", "no recomputation", "one output", "the paper's", "greedy")
+
+
+def _ablation(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    lines = [
+        "What the best plan costs over the same candidates and prices, relative to korch's: if every value lies plain",
+        "(whoever works on blocked ones pays for the conversions itself); if no primitive is computed twice; if a",
+        "generated kernel writes one value; with the last and the first of these, as in the paper's program; and as",
+        "merging neighbours finds it. These are the solver's figures and no run times. Prices are those of the search",
+        "above; a kernel that was not measured costs its lower bound times the usual ratio. `>` marks a plan whose",
+        "optimality is not proven: what is shown is the best bound.",
+        "",
+        f"| model | distinct kernels (measured) | korch, ms | {' | '.join(_FREEDOMS)} |",
+        f"| --- | --: | --: | {' | '.join('--:' for _ in _FREEDOMS)} |",
+    ]
+    for entry in entries:
+        ours = entry["rows"]["korch"]["cost_us"]
+        cells = [_relative(name, entry["rows"][name], ours) for name in _FREEDOMS]
+        lines.append(
+            f"| {entry['model']} | {entry['distinct']:,} ({entry['measured']:,}) | {ours / 1e3:.2f} | "
+            f"{' | '.join(cells)} |"
+        )
+    return lines
+
+
+def _relative(name: str, row: Mapping[str, Any], ours: float) -> str:
+    if name == "greedy" or row["status"] == "optimal":
+        return f"{row['cost_us'] / ours:.3f}"
+    return f"> {row['bound_us'] / ours:.3f}"
+
+
 def _sizes(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = [
         "| model | input, MB | output, MB | library, MB | start ORT, s | start korch, s | peak ORT, MB | korch, MB |",
@@ -176,6 +232,20 @@ def _search_bars(entries: Sequence[Mapping[str, Any]]) -> Bars:
             pairs = [("korch", first["seconds"])] + ([("again", second["seconds"])] if second else [])
             found.append((entry["model"], pairs))
     return "seconds", found
+
+
+def _scale_bars(entries: Sequence[Mapping[str, Any]]) -> Bars:
+    named = (("korch", "korch"), ("SCIP", "scip"))
+    return "seconds", [(e["model"], [(name, e[by]["seconds"]) for name, by in named]) for e in entries]
+
+
+def _ablation_bars(entries: Sequence[Mapping[str, Any]]) -> Bars:
+    found = []
+    for entry in entries:
+        ours = entry["rows"]["korch"]["cost_us"]
+        rows = [(name, row["cost_us"] / ours) for name, row in entry["rows"].items() if row["cost_us"] is not None]
+        found.append((entry["model"], rows))
+    return "cost of the plan, relative to korch's", found
 
 
 def _size_bars(entries: Sequence[Mapping[str, Any]]) -> Bars:

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import orchestration
 import page
 from parts import Plan, kernels, models
 from patterns import PATTERNS
@@ -55,7 +56,14 @@ def main() -> None:
         "surroundings": describe(plan.threads, tuple(pythons.values())),
         "models": list(models(plan)) if not chosen.no_models else [],
         "kernels": list(kernels(plan)) if not chosen.no_kernels else [],
+        "scale": [],
+        "ablation": [],
     }
+    if not chosen.no_orchestration:
+        cases = [orchestration.CASES[0].name] if chosen.quick else None
+        bindings = {name: orchestration.bindings_of(entry) for name, entry in catalogue().items()}
+        document["scale"] = list(orchestration.scale(cases, plan.models, plan.work))
+        document["ablation"] = list(orchestration.ablations(names, plan.models, bindings, plan.threads))
     document["load"] = round(max([at_first, *(e.get("load", 0.0) for e in document["models"]), load(2.0)]), 3)
     document["loaded"] = document["load"] > QUIET
     sys.exit(_publish(document, chosen))
@@ -63,7 +71,7 @@ def main() -> None:
 
 def _publish(document: dict[str, Any], chosen: argparse.Namespace) -> int:
     kind = "quick" if document["quick"] else "full"
-    partial = bool(chosen.only or chosen.no_models or chosen.no_kernels)
+    partial = bool(chosen.only or chosen.no_models or chosen.no_kernels or chosen.no_orchestration)
     draft = document["loaded"] or document["quick"] or partial
     results = ROOT / "build" / "bench" if document["loaded"] or partial else ROOT / "benchmarks" / "results"
     results.mkdir(parents=True, exist_ok=True)
@@ -91,8 +99,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--python", action="append", default=[], metavar="NAME=PATH", help="interpreter that has a runtime's packages"
     )
-    parser.add_argument("--no-models", action="store_true", help="kernels alone")
-    parser.add_argument("--no-kernels", action="store_true", help="models alone")
+    parser.add_argument("--no-models", action="store_true", help="leave out whole models")
+    parser.add_argument("--no-kernels", action="store_true", help="leave out kernels")
+    parser.add_argument("--no-orchestration", action="store_true", help="leave out the choice of kernels by itself")
     return parser.parse_args()
 
 

@@ -2,6 +2,7 @@
 
 from korch_cli.candidates.bound import lower_bound_us as lower_bound_us
 from korch_cli.candidates.canonical import cut as cut
+from korch_cli.candidates.canonical import cut_all as cut_all
 from korch_cli.candidates.enumeration import candidate_of as candidate_of
 from korch_cli.candidates.enumeration import enumerate_candidates as enumerate_candidates
 from korch_cli.candidates.legality import plausible as plausible

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from korch_cli.candidates import CandidateSet, SearchLimits, cut, enumerate_candidates, lower_bound_us
+from korch_cli.candidates import CandidateSet, SearchLimits, cut_all, enumerate_candidates, lower_bound_us
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Candidate
 from korch_cli.core.machine import MachineLimits
@@ -82,6 +82,12 @@ class Search:
             store.replace(key, {"digests": list(self.laboratory.results), **limits})
         return result
 
+    def recall(self) -> dict[str, float]:
+        """Return the times of the kernels that an earlier search for the same measured, in microseconds by digest."""
+        earlier = self.laboratory.bench.store.document(self._key())
+        digests = [] if earlier is None else [d for d in earlier["digests"] if d in self.bounds]
+        return self.laboratory.measure(digests)
+
     def _key(self) -> str:
         digests = hashlib.sha256("\n".join(c.digest for c in self.candidates.candidates).encode()).hexdigest()
         return f"search/{_PROTOCOL}/{digests}/{self.laboratory.bench.origin}"
@@ -121,6 +127,7 @@ def prepare_search(
     representatives: dict[str, Candidate] = {}
     for candidate in candidates.candidates:
         representatives.setdefault(candidate.digest, candidate)
-    bounds = {digest: lower_bound_us(cut(graph, c), limits) for digest, c in representatives.items()}
+    bodies = cut_all(graph, representatives.values())
+    bounds = {body.digest: lower_bound_us(body, limits) for body in bodies}
     laboratory = Laboratory(graph, representatives, bench, progress)
     return Search(settings, graph, vendor, candidates, bounds, laboratory, deadline)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 
 from korch_cli.core.errors import KorchError
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Arrangement, Candidate, Port
-from korch_cli.core.plan import Plan, Priced
 
 Key = Callable[[int], tuple[float, ...]]
 
@@ -86,30 +84,29 @@ def place(candidate: Candidate) -> int:
     return candidate.body[0] if candidate.body else candidate.writes[0].value
 
 
-def assemble(graph: PrimitiveGraph, kernels: Sequence[Priced]) -> Plan:
-    """Return a plan without a proof: the kernels in a stable order, without those that are of no use."""
+def useful(graph: PrimitiveGraph, candidates: Sequence[Candidate], chosen: Sequence[int]) -> list[int]:
+    """Return `chosen`, positions in `candidates`, in a stable order, without those that a plan can do without."""
 
-    def ordered(members: Sequence[Priced]) -> list[Priced]:
-        order, _ = execute(graph, [p.candidate for p in members], lambda i: (place(members[i].candidate), i))
+    def ordered(members: Sequence[int]) -> list[int]:
+        order, _ = execute(graph, [candidates[i] for i in members], lambda i: (place(candidates[members[i]]), i))
         return [members[i] for i in order]
 
-    kept = ordered(_useful(graph, ordered(kernels)))
-    return Plan(tuple(kept), math.fsum(p.cost_us for p in kept), 0.0, "feasible")
+    return ordered(_needed(graph, candidates, ordered(chosen)))
 
 
-def _useful(graph: PrimitiveGraph, kernels: Sequence[Priced]) -> list[Priced]:
+def _needed(graph: PrimitiveGraph, candidates: Sequence[Candidate], order: Sequence[int]) -> list[int]:
     """Leave out, in an executable order, what only writes what is there already, and then what nothing needs."""
-    helpful: list[Priced] = []
+    helpful: list[int] = []
     filled: set[Port] = set()
-    for kernel in kernels:
-        if not filled.issuperset(kernel.candidate.writes):
-            helpful.append(kernel)
-            filled.update(kernel.candidate.writes)
+    for i in order:
+        if not filled.issuperset(candidates[i].writes):
+            helpful.append(i)
+            filled.update(candidates[i].writes)
     needed = set(goals(graph))
-    kept: list[Priced] = []
-    for kernel in reversed(helpful):
-        if not needed.isdisjoint(kernel.candidate.writes):
-            kept.append(kernel)
-            needed.difference_update(kernel.candidate.writes)
-            needed.update(kernel.candidate.reads)
+    kept: list[int] = []
+    for i in reversed(helpful):
+        if not needed.isdisjoint(candidates[i].writes):
+            kept.append(i)
+            needed.difference_update(candidates[i].writes)
+            needed.update(candidates[i].reads)
     return kept[::-1]

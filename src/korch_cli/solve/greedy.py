@@ -8,6 +8,7 @@ ordered afterwards. Nothing is ever computed twice.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
@@ -15,7 +16,7 @@ from heapq import heappop, heappush
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import CandidateKind, Port
 from korch_cli.core.plan import Plan, Priced
-from korch_cli.solve.execution import assemble, cover, execute, goals, is_given, place
+from korch_cli.solve.execution import cover, execute, goals, is_given, place, useful
 
 _REACH = 8
 """How many of the readers of a value, the nearest in the order, a kernel is tried with."""
@@ -29,9 +30,19 @@ def greedy(graph: PrimitiveGraph, priced: Sequence[Priced]) -> Plan:
     Raises:
         KorchError: an output cannot be computed.
     """
+    kernels = tuple(priced[i] for i in merged(graph, priced))
+    return Plan(kernels, math.fsum(p.cost_us for p in kernels), 0.0, "feasible")
+
+
+def merged(graph: PrimitiveGraph, priced: Sequence[Priced]) -> list[int]:
+    """Return the kernels of the plan that merging finds, as positions in `priced`, in the order of running.
+
+    Raises:
+        KorchError: an output cannot be computed.
+    """
     merging = _Merging(graph, priced, _cover(graph, priced))
     merging.run()
-    return assemble(graph, [priced[i] for i in merging.order if i != _GONE])
+    return useful(graph, [p.candidate for p in priced], [i for i in merging.order if i != _GONE])
 
 
 def _cover(graph: PrimitiveGraph, priced: Sequence[Priced]) -> list[int]:

@@ -1,40 +1,29 @@
-"""The integer program over the whole graph, after section 4.2 of the paper, without its limits.
+"""The cheapest plan, with a proof.
 
-    minimise    sum of cost_k u_k
-    m_p = 1                                   for every output
-    u_k <= m_p                                for every port p that kernel k reads
-    m_p <= sum of u_k over k that write p and do not read it
-    sum of u_k over K(v) >= 1                 for every value that all plans touch (coverage.py)
-    m_p <= sum of u_k over k that write into L and read nothing of L      for every p in L, added for a loop L (below)
-
-u_k says that kernel k runs, m_p that port p (a value in an arrangement) is in memory. Kernels with several outputs can
-each wait for the other, which nothing in the first rows forbids. When a solution holds kernels that cannot be ordered,
-let L be the ports that a smallest set of them waits for and writes itself. In an executable plan, whichever kernel is
-the first to write into L cannot have read from L, so the last row holds for every plan, and it cuts this solution off.
+The relaxation of the program (formulation.py) comes first: its bound is nearly tight, and its solution is often whole,
+so that nothing is left to do. Otherwise it tells how far above the bound every plan with a given candidate lies. The
+few candidates near the bound are searched exactly, which improves the best known plan, and then those up to that plan's
+cost, which proves it: what was left out costs more.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from korch_cli.core.errors import KorchError
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Candidate, Port
 from korch_cli.core.plan import Plan, Priced
-from korch_cli.solve.coverage import coverage
-from korch_cli.solve.execution import assemble, cover, execute, goals, is_given
-from korch_cli.solve.greedy import greedy
+from korch_cli.solve.exact import search
+from korch_cli.solve.execution import cover, execute, goals, is_given, useful
+from korch_cli.solve.formulation import UNITS_PER_US, Formulation
+from korch_cli.solve.greedy import merged
+from korch_cli.solve.relaxation import Relaxation, Relaxed
 
-if TYPE_CHECKING:
-    from ortools.sat.python.cp_model import CpSolverSolutionCallback, CpSolverStatus
-
-_UNITS_PER_US = 1000
-"""The program counts in whole nanoseconds."""
+_SHARES = (0.05, 0.3, 1.0)
+"""How far from the bound to the best plan's cost the candidates of each exact search reach."""
 
 
 def solve(graph: PrimitiveGraph, priced: Sequence[Priced], *, time_limit_s: float, hint: Plan | None = None) -> Plan:
@@ -50,37 +39,95 @@ def solve(graph: PrimitiveGraph, priced: Sequence[Priced], *, time_limit_s: floa
     deadline = time.monotonic() + time_limit_s
     if any(math.isnan(p.cost_us) or p.cost_us < 0 for p in priced):
         raise ValueError("a candidate's cost is negative or not a number")
-    usable = _runnable(graph, [p for p in priced if math.isfinite(p.cost_us)])
-    best = _start(graph, usable, hint)
-    program = _Program(graph, usable)
-    bound_us = 0.0
-    while True:
-        found = program.search(best, deadline - time.monotonic())
-        bound_us = max(bound_us, found.bound_us)
-        plan = (
-            _repair(graph, usable, found.chosen) if found.loops else assemble(graph, [usable[i] for i in found.chosen])
-        )
-        if plan.cost_us < best.cost_us:
-            best = plan
-        if not found.loops or time.monotonic() >= deadline:
+    usable = runnable(graph, [p for p in priced if math.isfinite(p.cost_us)])
+    best = _Best(graph, usable, _start(graph, usable, hint))
+    formulation = Formulation(graph, usable)
+    relaxed = _relax(formulation, best, deadline)
+    for share in _SHARES:
+        if best.is_proven or time.monotonic() >= deadline:
             break
-        program.forbid(found.loops)
-    status = "optimal" if found.optimal and not found.loops else "feasible"
-    return Plan(best.kernels, best.cost_us, min(bound_us, best.cost_us), status)
+        _search(formulation, best, relaxed, share, deadline)
+    return best.plan()
 
 
-def _repair(graph: PrimitiveGraph, priced: Sequence[Priced], chosen: Sequence[int]) -> Plan:
-    """Return a plan that departs from kernels that cannot be ordered only where they wait for each other."""
-    wanted = set(chosen)
-    candidates = [p.candidate for p in priced]
+class _Best:
+    """The best plan so far, and the best bound, in units."""
 
-    def preference(i: int) -> tuple[float, ...]:
-        return (i not in wanted, len(candidates[i].body), priced[i].cost_us)
+    def __init__(self, graph: PrimitiveGraph, priced: Sequence[Priced], start: Sequence[int]) -> None:
+        self._graph = graph
+        self._priced = priced
+        self.candidates = [p.candidate for p in priced]
+        self.chosen: list[int] = []
+        self.units = math.inf
+        self.bound = 0
+        self.offer(start)
 
-    return assemble(graph, [priced[i] for i in cover(graph, candidates, preference)])
+    @property
+    def is_proven(self) -> bool:
+        """Whether no plan is better."""
+        return self.bound >= self.units
+
+    def offer(self, chosen: Sequence[int]) -> None:
+        """Keep a plan if it computes all outputs and is better; its kernels can be ordered."""
+        kept = useful(self._graph, self.candidates, chosen)
+        units = sum(round(self._priced[i].cost_us * UNITS_PER_US) for i in kept)
+        written = {port for i in kept for port in self.candidates[i].writes}
+        if units < self.units and written.issuperset(goals(self._graph)):
+            self.chosen, self.units = kept, units
+
+    def repair(self, preference: Sequence[float]) -> None:
+        """Offer the plan that prefers candidates of a high preference to others."""
+        self.offer(
+            cover(
+                self._graph,
+                self.candidates,
+                lambda i: (-preference[i], len(self.candidates[i].body), self._priced[i].cost_us),
+            )
+        )
+
+    def plan(self) -> Plan:
+        """Return the plan with what is known of it."""
+        kernels = tuple(self._priced[i] for i in self.chosen)
+        cost_us = math.fsum(p.cost_us for p in kernels)
+        status = "optimal" if self.is_proven else "feasible"
+        return Plan(kernels, cost_us, min(self.bound / UNITS_PER_US, cost_us), status)
 
 
-def _runnable(graph: PrimitiveGraph, priced: list[Priced]) -> list[Priced]:
+def _relax(formulation: Formulation, best: _Best, deadline: float) -> Relaxed:
+    """Solve the relaxation, without loops where its solution is whole, and make a plan of it."""
+    relaxation = Relaxation(formulation)
+    while True:
+        relaxed = relaxation.solve(deadline - time.monotonic())
+        best.bound = max(best.bound, relaxed.whole_bound)
+        support = relaxed.support()
+        loops = formulation.loops(support)
+        if not loops:
+            best.offer(support)
+        best.repair(relaxed.shares)
+        if not loops or time.monotonic() >= deadline:
+            return relaxed
+        formulation.forbid(loops)
+
+
+def _search(formulation: Formulation, best: _Best, relaxed: Relaxed, share: float, deadline: float) -> None:
+    """Search the candidates that lie within a share of the gap exactly; where these are all, that proves the result."""
+    everything = relaxed.within(best.units - 1)
+    kept = relaxed.within(relaxed.bound + share * (best.units - 1 - relaxed.bound))
+    while True:
+        found = search(formulation, kept, best.chosen, deadline - time.monotonic())
+        if len(kept) == len(everything):
+            best.bound = max(best.bound, min(found.bound, int(best.units)))
+        if not found.loops:
+            best.offer(found.chosen)
+            break
+        wanted = set(found.chosen)
+        best.repair([float(i in wanted) for i in range(len(best.candidates))])
+        if time.monotonic() >= deadline:
+            break
+        formulation.forbid(found.loops)
+
+
+def runnable(graph: PrimitiveGraph, priced: list[Priced]) -> list[Priced]:
     """Leave out what some plan can never run, and check that a plan exists."""
     candidates = [p.candidate for p in priced]
     order, filled = execute(graph, candidates, lambda i: (i,))
@@ -106,157 +153,16 @@ def _first_missing(graph: PrimitiveGraph, candidates: Sequence[Candidate], port:
     return port
 
 
-def _start(graph: PrimitiveGraph, usable: list[Priced], hint: Plan | None) -> Plan:
-    costs: dict[Candidate, float] = {}
-    for p in usable:
-        costs[p.candidate] = min(p.cost_us, costs.get(p.candidate, math.inf))
-    if hint is not None and all(p.candidate in costs for p in hint.kernels):
+def _start(graph: PrimitiveGraph, usable: list[Priced], hint: Plan | None) -> list[int]:
+    """Return the hint's kernels if they are there and compute everything, else the greedy plan's."""
+    if hint is not None:
         # The costs may have changed since the hint was found.
-        plan = assemble(graph, [Priced(p.candidate, costs[p.candidate]) for p in hint.kernels])
-        if {port for p in plan.kernels for port in p.candidate.writes}.issuperset(goals(graph)):
-            return plan
-    return greedy(graph, usable)
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What a search found.
-
-    Attributes:
-        chosen: kernels of the best solution, as positions in the candidates.
-        loops: ports that some of them wait for in vain; none if they can be ordered.
-        bound_us: of the program so far.
-        optimal: whether the solution is known to be optimal for the program so far.
-    """
-
-    chosen: list[int]
-    loops: list[list[Port]]
-    bound_us: float
-    optimal: bool
-
-
-class _Program:
-    """The program in the solver's terms."""
-
-    def __init__(self, graph: PrimitiveGraph, priced: Sequence[Priced]) -> None:
-        from ortools.sat.python import cp_model
-
-        self._graph = graph
-        self._candidates = [p.candidate for p in priced]
-        self._model = cp_model.CpModel()
-        self._solver = cp_model.CpSolver()
-        # The relaxation decides everything here, and only this setting of one worker solves it.
-        self._solver.parameters.num_workers = 1
-        self._solver.parameters.linearization_level = 2
-        self._solver.parameters.random_seed = 0
-        self._solver.parameters.catch_sigint_signal = False
-        self._runs = [self._model.new_bool_var("") for _ in priced]
-        self._writers: dict[Port, list[int]] = {}
-        self._readers: dict[Port, list[int]] = {}
-        for i, candidate in enumerate(self._candidates):
-            for port in set(candidate.writes).difference(candidate.reads):
-                self._writers.setdefault(port, []).append(i)
-            for port in set(candidate.reads):
-                if not is_given(graph, port):
-                    self._readers.setdefault(port, []).append(i)
-        needed = sorted({*self._readers, *goals(graph)})
-        self._filled = {port: self._model.new_bool_var("") for port in needed}
-        self._add_rows()
-        costs = [round(p.cost_us * _UNITS_PER_US) for p in priced]
-        self._model.minimize(cp_model.LinearExpr.weighted_sum(self._runs, costs))
-
-    def search(self, start: Plan, time_limit_s: float) -> _Outcome:
-        """Look for the optimum, beginning with `start`, until it is proven, a solution has loops, or time is up."""
-        from ortools.sat.python import cp_model
-
-        program = self
-
-        class Watch(cp_model.CpSolverSolutionCallback):
-            """Stops the search at the first solution whose kernels cannot be ordered."""
-
-            def on_solution_callback(self) -> None:
-                if program._find_loops([i for i, run in enumerate(program._runs) if self.boolean_value(run)]):
-                    self.stop_search()
-
-        hinted = self._hint(start)
-        self._solver.parameters.max_time_in_seconds = max(0.01, time_limit_s)
-        status = self._interruptible(Watch())
-        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.UNKNOWN):
-            raise KorchError(f"the solver says {self._solver.status_name(status)} to a program that has a solution")
-        # Every cost is whole, so the bound may be rounded up, past the solver's floating-point noise.
-        bound_us = max(0, math.ceil(self._solver.best_objective_bound - 1e-3)) / _UNITS_PER_US
-        if status == cp_model.UNKNOWN:
-            return _Outcome(hinted, [], bound_us, False)
-        chosen = [i for i, run in enumerate(self._runs) if self._solver.boolean_value(run)]
-        return _Outcome(chosen, self._find_loops(chosen), bound_us, status == cp_model.OPTIMAL)
-
-    def _interruptible(self, watch: CpSolverSolutionCallback) -> CpSolverStatus:
-        """Solve beside the main thread, which Ctrl-C can then reach."""
-        with ThreadPoolExecutor(1) as pool:
-            solving = pool.submit(self._solver.solve, self._model, watch)
-            try:
-                return solving.result()
-            except KeyboardInterrupt:
-                self._solver.stop_search()
-                raise
-
-    def forbid(self, loops: Sequence[Sequence[Port]]) -> None:
-        """Demand that some kernel enters each loop from outside."""
-        for loop in loops:
-            entering = sorted({i for p in loop for i in self._writers[p]} - {i for p in loop for i in self._readers[p]})
-            for port in loop:
-                self._model.add(sum(self._runs[i] for i in entering) >= self._filled[port])
-
-    def _find_loops(self, chosen: Sequence[int]) -> list[list[Port]]:
-        """Return the loops among `chosen`, none if these kernels can be ordered."""
-        order, filled = execute(self._graph, [self._candidates[i] for i in chosen], lambda i: (i,))
-        return self._loops(sorted(set(chosen) - {chosen[i] for i in order}), filled)
-
-    def _loops(self, stuck: Sequence[int], filled: set[Port]) -> list[list[Port]]:
-        """For each smallest set of stuck kernels that wait for nothing outside it, the ports they wait for."""
-        awaited = {
-            i: [p for p in self._candidates[i].reads if p not in filled and not is_given(self._graph, p)] for i in stuck
-        }
-        writers: dict[Port, list[int]] = {}
-        for i in stuck:
-            for port in self._candidates[i].writes:
-                writers.setdefault(port, []).append(i)
-        reach = {i: frozenset(_closure(i, awaited, writers)) for i in stuck}
-        smallest = {found for found in reach.values() if all(reach[i] == found for i in found)}
-        return [sorted({p for i in found for p in awaited[i]}) for found in sorted(smallest, key=min)]
-
-    def _add_rows(self) -> None:
-        for port, filled in self._filled.items():
-            self._model.add(sum(self._runs[i] for i in self._writers[port]) >= filled)
-            for i in self._readers.get(port, ()):
-                self._model.add(self._runs[i] <= filled)
-        for port in goals(self._graph):
-            self._model.add(self._filled[port] == 1)
-        for row in coverage(self._graph, self._candidates):
-            self._model.add(sum(self._runs[i] for i in row) >= 1)
-
-    def _hint(self, start: Plan) -> list[int]:
-        """Tell the solver to begin with `start`; return its kernels."""
-        wanted = {p.candidate for p in start.kernels}
-        hinted = [i for i, candidate in enumerate(self._candidates) if candidate in wanted]
-        ports = {port for i in hinted for port in self._candidates[i].writes}
-        self._model.clear_hints()  # type: ignore[no-untyped-call]
-        running = set(hinted)
-        for i, run in enumerate(self._runs):
-            self._model.add_hint(run, i in running)
-        for port, filled in self._filled.items():
-            self._model.add_hint(filled, port in ports)
-        return hinted
-
-
-def _closure(i: int, awaited: dict[int, list[Port]], writers: dict[Port, list[int]]) -> Iterable[int]:
-    """The kernels that `i` waits for, directly or not, and `i`."""
-    seen = {i}
-    todo = [i]
-    while todo:
-        for port in awaited[todo.pop()]:
-            for j in writers[port]:
-                if j not in seen:
-                    seen.add(j)
-                    todo.append(j)
-    return seen
+        cheapest: dict[Candidate, int] = {}
+        for i in sorted(range(len(usable)), key=lambda i: usable[i].cost_us, reverse=True):
+            cheapest[usable[i].candidate] = i
+        if all(p.candidate in cheapest for p in hint.kernels):
+            chosen = [cheapest[p.candidate] for p in hint.kernels]
+            _, filled = execute(graph, [usable[i].candidate for i in chosen], lambda i: (i,))
+            if filled.issuperset(goals(graph)):
+                return chosen
+    return merged(graph, usable)
