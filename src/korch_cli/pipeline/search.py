@@ -84,8 +84,8 @@ class Search:
 
     def recall(self) -> dict[str, float]:
         """Return the times of the kernels that an earlier search for the same measured, in microseconds by digest."""
-        earlier = self.laboratory.bench.store.document(self._key())
-        digests = [] if earlier is None else [d for d in earlier["digests"] if d in self.bounds]
+        earlier = self.laboratory.bench.store.read(self._key(), _decoded)
+        digests = [] if earlier is None else [d for d in earlier.digests if d in self.bounds]
         return self.laboratory.measure(digests)
 
     def _key(self) -> str:
