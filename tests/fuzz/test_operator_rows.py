@@ -18,7 +18,11 @@ _SEARCH = settings(
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-_ALL = sorted({row for opset in range(OLDEST, NEWEST + 1) for row in rows(opset)}, key=lambda r: (r.op_type, r.since))
+_ALL = sorted(
+    # In the order of the table, which a set would not keep: workers have to agree on it.
+    dict.fromkeys(row for opset in range(OLDEST, NEWEST + 1) for row in rows(opset)),
+    key=lambda row: (row.op_type, row.since),
+)
 
 
 @st.composite
