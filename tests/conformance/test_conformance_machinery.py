@@ -216,7 +216,7 @@ def test_wrong_answers_are_seen(
 ) -> None:
     """The model that is optimised is another one than the one that it is compared with."""
 
-    def planned_wrongly(source: Path, bindings: Bindings) -> Fusion:
+    def planned_wrongly(source: Path, bindings: Bindings, **_: object) -> Fusion:
         source.write_bytes(binary("Sub").model)
         return plan_fusion(source, bindings)
 
@@ -233,7 +233,7 @@ def test_wrong_answers_are_seen(
 def test_what_cannot_be_built_fails_and_takes_no_other_with_it(
     tmp_path: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def planned(source: Path, bindings: Bindings) -> Fusion:
+    def planned(source: Path, bindings: Bindings, **_: object) -> Fusion:
         fusion = plan_fusion(source, bindings)
         if source.stem != "1":
             return fusion

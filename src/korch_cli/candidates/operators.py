@@ -47,7 +47,8 @@ def single_nodes(graph: PrimitiveGraph) -> tuple[Candidate, ...]:
     """Return each product or reshape that is only a part of its operator, run by ONNX Runtime as a node of its own."""
     candidates = []
     for value in graph.primitives():
-        if graph.by_operator[value.operator] != (value.id,) and _is_node(value):
+        is_used = bool(graph.users[value.id]) or value.id in graph.outputs
+        if is_used and graph.by_operator[value.operator] != (value.id,) and _is_node(value):
             read = dict.fromkeys(Port(a) for a in value.args if not isinstance(graph.values[a].op, Constant))
             body, digest = (value.id,), f"node:{value.id}"
             candidates.append(Candidate(CandidateKind.VENDOR, body, tuple(read), (Port(value.id),), digest))

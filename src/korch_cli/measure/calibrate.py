@@ -34,7 +34,9 @@ _PROTOCOL = 3
 _PASS_SECONDS = 0.004
 _PASSES = 16
 _BUSY = 0.6
-"""Processes that run or wait for each processor, from which on limits are measured again in the next run."""
+"""Processes that run or wait for each processor, from which on limits are measured again in a later run."""
+_AGAIN_S = 3600.0
+"""How much later: runs that follow each other shall come to the same result."""
 _LIMIT_S = 120.0
 _SOURCE = """\
 #include <stdint.h>
@@ -88,7 +90,7 @@ def calibrate(threads: int, compiler: str, store: ProfileStore, build: Build) ->
     """Return the machine's limits with `threads` threads; measured once and then kept in the store.
 
     What is measured beside other processes is too low, and would make promising kernels look hopeless. It is kept too,
-    but measured again by later runs, and the best of all counts, until one finds the machine quiet.
+    but measured again by a run an hour later, and the best of all counts, until one finds the machine quiet.
 
     Args:
         threads: that run at the same time.
@@ -110,12 +112,12 @@ def calibrate(threads: int, compiler: str, store: ProfileStore, build: Build) ->
         return store.read(key, lambda document: (decode(document), document))
 
     known = stored()
-    if known is not None and not known[1].get("busy", False):
+    if known is not None and not _is_due(known[1]):
         return known[0]
     # One after the other: runs that begin together would each find a machine that the others slow down.
     with store.turn("limits", _LIMIT_S):
         known = stored()
-        if known is not None and not known[1].get("busy", False):
+        if known is not None and not _is_due(known[1]):
             return known[0]
         try:
             with Worker() as worker:
@@ -123,21 +125,27 @@ def calibrate(threads: int, compiler: str, store: ProfileStore, build: Build) ->
                 measured = worker.ask(("limits", request), _LIMIT_S)
         except WorkerError as error:
             raise MissingError(f"the machine's limits cannot be measured: {error}") from error
-        best = _best(None if known is None else known[1], measured | {"busy": _is_busy()})
+        best = _best(None if known is None else known[1], measured | {"busy": _is_busy(), "at": time.time()})
         store.replace(key, best)
         return decode(best)
 
 
 def _best(first: dict[str, Any] | None, second: dict[str, Any]) -> dict[str, Any]:
     """Return the highest rates of two measurements."""
-    if first is None:
+    if first is None or len(first["bandwidth"]) != len(second["bandwidth"]):
         return second
     pairs = zip(first["bandwidth"], second["bandwidth"], strict=True)
     return {
         "bandwidth": [[size, max(rate, other)] for (size, rate), (_, other) in pairs],
         "flops_per_second": max(first["flops_per_second"], second["flops_per_second"]),
         "busy": second["busy"],
+        "at": second["at"],
     }
+
+
+def _is_due(document: dict[str, Any]) -> bool:
+    """Whether limits are to be measured again."""
+    return bool(document.get("busy", False)) and time.time() - float(document.get("at", 0.0)) > _AGAIN_S
 
 
 def _is_busy() -> bool:

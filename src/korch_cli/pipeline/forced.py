@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from korch_cli.candidates import SearchLimits, cut, enumerate_candidates, single_nodes, single_operators
+from korch_cli.candidates import SearchLimits, candidate_of, cut, enumerate_candidates, single_nodes, single_operators
 from korch_cli.codegen import generate, headers
 from korch_cli.core.artifact import KernelResult, LibraryEntry
 from korch_cli.core.check import check
@@ -200,6 +200,7 @@ def forced_vendor(model: Model, graph: PrimitiveGraph) -> tuple[Priced, ...]:
 
     Each costs as much as it has primitives, so that an operator around products is taken apart.
     """
-    return tuple(
-        Priced(c, OPERATOR_US * max(1, len(c.body))) for c in (*single_operators(model, graph), *single_nodes(graph))
-    )
+    opset = model.opsets.get("", 1)
+    nodes = [c for c in single_nodes(graph) if can_be_function(cut(graph, candidate_of(graph, c.body)), opset) is None]
+    operators = single_operators(model, graph)
+    return tuple(Priced(c, OPERATOR_US * max(1, len(c.body))) for c in (*operators, *nodes))

@@ -116,6 +116,8 @@ def test_limits_of_a_busy_machine_are_measured_again_and_the_best_count(
 ) -> None:
     rates = iter([(3.0, 50.0), (5.0, 40.0), (4.0, 60.0)])
     busy = iter([True, True, False])
+    hours = iter(range(100))
+    monkeypatch.setattr(_CALIBRATION.time, "time", lambda: 4000.0 * next(hours))
 
     class Machine:
         def __enter__(self) -> Machine:
