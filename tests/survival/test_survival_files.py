@@ -120,6 +120,18 @@ def test_files_elsewhere_are_left_alone(tmp_path: Path, elsewhere: Path) -> None
     np.testing.assert_allclose(got, wanted, rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["out.onnx", "out.onnx.data", "out.korch.so", "out.plan.json"])
+def test_a_pipe_in_the_place_of_any_file_to_write_stays(tmp_path: Path, elsewhere: Path, name: str) -> None:
+    source = _model_with_weights(tmp_path / "in")
+    (tmp_path / "out").mkdir()
+    os.mkfifo(tmp_path / "out" / name)
+    result = _optimize(source, tmp_path / "out" / "out.onnx")
+    assert result.exit_code == 2
+    assert name in result.stderr
+    assert [path.is_fifo() for path in (tmp_path / "out").iterdir()] == [True]
+    _assert_untouched(elsewhere)
+
+
 @pytest.mark.slow
 def test_paths_may_be_relative_and_odd(tmp_path: Path, elsewhere: Path) -> None:
     _model_with_weights(elsewhere / "naïve ☃ folder", name="a model.v1.2.onnx")

@@ -15,6 +15,7 @@ from korch_cli.cli.options import (
     require_model,
     require_report,
     shape_flags,
+    write_report,
 )
 from korch_cli.cli.values import bindings_of
 from korch_cli.core.errors import ExitCode
@@ -60,6 +61,5 @@ def inspect(
             model, bindings, progress, max_primitives=max_kernel_size, exhaustive=exhaustive
         )
     document = to_json("inspect", record, ExitCode.OK)
-    if report is not None:
-        report.write_text(document + "\n", encoding="utf-8")
+    write_report(document, report)
     click.echo(document if form == "json" else render_inspect(record, verbose=verbose))

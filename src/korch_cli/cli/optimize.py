@@ -24,6 +24,7 @@ from korch_cli.cli.options import (
     shape_flags,
     threads_flag,
     tolerance_flags,
+    write_report,
 )
 from korch_cli.cli.values import Duration, bindings_of
 from korch_cli.core.errors import ExitCode, UsageError
@@ -129,8 +130,7 @@ def optimize(
     with show_progress(quiet=quiet) as progress:
         record: OptimizeRecord = pipeline.optimize(settings, progress)
     document = to_json("optimize", record, ExitCode.OK)
-    if report is not None:
-        report.write_text(document + "\n", encoding="utf-8")
+    write_report(document, report)
     click.echo(document if form == "json" else render_optimize(record, verbose=verbose))
 
 

@@ -113,11 +113,14 @@ def require_file(path: Path) -> None:
     """Raise an error unless a file can be written to `path`.
 
     Raises:
-        UsageError: it is a folder.
+        UsageError: it is a folder, or a device, pipe or socket, which a finished file would replace.
         MissingError: its folder is not there or takes no files.
     """
     if path.is_dir():
         raise UsageError("this is a folder; a file is to be written", where=str(path), hint="add a file name")
+    if (path.exists() and not path.is_file()) or _among_devices(path):
+        hint = "name a file that is new or that may be replaced"
+        raise UsageError("this is a device, a pipe or a socket; a file is to be written", where=str(path), hint=hint)
     require_folder(path)
 
 
@@ -132,7 +135,42 @@ def require_report(report: Path | None, *models: Path) -> None:
         return
     if any(same_file(report, model) for model in models):
         raise UsageError("the report would overwrite a model", where=str(report), hint="give it another name")
-    require_file(report)
+    if not _is_stream(report):
+        require_file(report)
+
+
+def write_report(document: str, report: Path | None) -> None:
+    """Write a document to the file of `--report`, if there is one: all of it or nothing.
+
+    A device or a pipe, say /dev/stderr, is written to as it is.
+
+    Raises:
+        MissingError: it cannot be written.
+    """
+    if report is None:
+        return
+    text = document + "\n"
+    try:
+        if _is_stream(report):
+            with report.open("w", encoding="utf-8") as out:
+                out.write(text)
+            return
+        with tempfile.TemporaryDirectory(prefix=".korch-", dir=report.parent) as folder:
+            finished = Path(folder) / report.name
+            finished.write_text(text, encoding="utf-8")
+            finished.replace(report)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise MissingError(f"the report cannot be written: {reason}", where=str(report)) from error
+
+
+def _is_stream(path: Path) -> bool:
+    return path.is_char_device() or path.is_fifo() or (_among_devices(path) and path.exists())
+
+
+def _among_devices(path: Path) -> bool:
+    """Whether the path is an entry of /dev, where /dev/stdout leads to a regular file if that is what stdout is."""
+    return path.parent.resolve() == Path("/dev")
 
 
 def same_file(first: Path, second: Path) -> bool:

@@ -17,6 +17,7 @@ from korch_cli.cli.options import (
     require_report,
     same_file,
     shape_flags,
+    write_report,
 )
 from korch_cli.cli.values import Duration, bindings_of
 from korch_cli.core.errors import ExitCode, UsageError
@@ -96,8 +97,7 @@ def reduce(
         record = pipeline.reduce_model(settings, progress)
     code = _CODES.get(record.ended, ExitCode.OK)
     document = to_json("reduce", record, code)
-    if report is not None:
-        report.write_text(document + "\n", encoding="utf-8")
+    write_report(document, report)
     click.echo(document if form == "json" else render_reduce(record))
     ctx.exit(code)
 

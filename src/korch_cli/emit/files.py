@@ -70,14 +70,18 @@ def save_model(proto: object, source_folder: Path, path: Path) -> None:
 
 
 def require_apart(source: Path, targets: Iterable[Path]) -> None:
-    """Make sure that none of the files to write holds data of the model that is read.
+    """Make sure that the files to write are new or regular ones, and that none holds data of the model that is read.
 
     A source that is no model has none; whoever loads it says so.
 
     Raises:
-        UsageError: one of them does.
+        UsageError: one of them is a folder, a device, a pipe or a socket, or holds such data.
     """
     there = [target for target in targets if target.exists()]
+    for target in there:
+        if not target.is_file():
+            hint = "give OUT another name or another folder"
+            raise UsageError("a file is to be written here, and this is none", where=str(target), hint=hint)
     if not there:
         return
     try:
@@ -127,8 +131,8 @@ def write_set(files: Mapping[Path, Path]) -> None:
     """
     for final in files:
         _check_folder(final.parent)
-        if final.is_dir():
-            raise MissingError("a folder stands where a file is to be written", where=str(final))
+        if final.exists() and not final.is_file():
+            raise MissingError("what stands where a file is to be written is none", where=str(final))
     backups: dict[Path, Path] = {}
     placed: list[Path] = []
     try:

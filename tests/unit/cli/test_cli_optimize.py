@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -145,6 +147,36 @@ def test_an_output_that_is_a_folder_is_an_error_of_usage(
     invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path
 ) -> None:
     assert invoke("optimize", model, "-o", tmp_path).exit_code == 2
+
+
+def test_an_output_that_is_no_regular_file_is_refused_and_stays(
+    invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path
+) -> None:
+    pipe, here = tmp_path / "pipe.onnx", tmp_path / "socket.onnx"
+    os.mkfifo(pipe)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(here))
+        for place in (pipe, here, Path("/dev/null"), Path("/dev/stdout")):
+            assert invoke("optimize", model, "-o", place).exit_code == 2
+    assert pipe.is_fifo()
+    assert here.is_socket()
+    assert Path("/dev/null").is_char_device()
+    assert pipeline.settings is None
+
+
+def test_a_report_goes_into_a_pipe_or_a_device_and_leaves_it_there(
+    invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path
+) -> None:
+    pipe, read = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
+    reader.start()
+    assert invoke("optimize", model, "-o", tmp_path / "out.onnx", "--report", pipe).exit_code == 0
+    reader.join(timeout=30)
+    assert json.loads(read[0])["schema"] == "korch.optimize/1"
+    assert invoke("optimize", model, "-o", tmp_path / "out.onnx", "--report", "/dev/null").exit_code == 0
+    assert Path("/dev/null").is_char_device()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.onnx", "pipe"]
 
 
 def test_a_missing_model_is_a_bad_model(invoke: Invoke, pipeline: SimpleNamespace, tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def test_a_failure_leaves_what_was_there(
 def test_a_folder_in_the_way_is_found_before_anything_moves(tmp_path: Path) -> None:
     files, _ = prepared(tmp_path, old=("out.so",))
     (tmp_path / "out.onnx").mkdir()
-    with pytest.raises(MissingError, match="folder stands"):
+    with pytest.raises(MissingError, match="is none"):
         write_set(files)
     assert contents(tmp_path) == {"out.so": "old out.so"}
 
