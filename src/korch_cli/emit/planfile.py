@@ -116,8 +116,13 @@ def read_plan(path: Path) -> dict[str, Any]:
         raise UsageError("the plan is no JSON document", where=str(path)) from error
     if not isinstance(document, dict) or document.get("schema") != PLAN_SCHEMA:
         raise UsageError(f"this is no plan: its schema is not {PLAN_SCHEMA!r}", where=str(path))
-    damaged = next((key for key, sound in _FORM.items() if not sound(document.get(key))), None)
-    if damaged is None and not _named_kernels(document) <= {kernel["name"] for kernel in document["kernels"]}:
+    needed = _FORM | _BUILT_FORM if document.get("changed") is True else _FORM
+    damaged = next((key for key, sound in needed.items() if not sound(document.get(key))), None)
+    if (
+        damaged is None
+        and needed is not _FORM
+        and not _named_kernels(document) <= {kernel["name"] for kernel in document["kernels"]}
+    ):
         damaged = "sequence"
     if damaged is not None:
         hint = "search again, without --from-plan"
@@ -126,7 +131,7 @@ def read_plan(path: Path) -> dict[str, Any]:
 
 
 def _named_kernels(document: Mapping[str, Any]) -> set[str]:
-    return {step["kernel"] for step in document["sequence"] if "nodes" not in step}
+    return {step["kernel"] for step in document.get("sequence", ()) if "nodes" not in step}
 
 
 def _is_number(value: object) -> bool:
@@ -164,6 +169,10 @@ def _are_steps(value: object) -> bool:
 
 _FORM: dict[str, Callable[[object], bool]] = {
     "model_sha256": _is_text,
+    "changed": lambda value: isinstance(value, bool),
+}
+"""What every plan must hold."""
+_BUILT_FORM: dict[str, Callable[[object], bool]] = {
     "shapes": _are_shapes,
     "kernels": _are_kernels,
     "sequence": _are_steps,
@@ -171,4 +180,4 @@ _FORM: dict[str, Callable[[object], bool]] = {
     "bound_us": _is_number,
     "status": _is_text,
 }
-"""What a plan must hold to be built again."""
+"""What a plan that changes the model must hold besides, to be built again."""
