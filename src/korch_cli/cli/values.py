@@ -26,9 +26,9 @@ _SHAPE = re.compile(r"\d+(?:x\d+)*")
 class Number(click.FloatRange):
     """A finite number of a range; what click reads as a number may be NaN or infinite, and compares as it likes."""
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number."""
-        number = float(super().convert(value, param, ctx))
+        number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
         return number
