@@ -150,7 +150,7 @@ def find_ways(written: Model, rewritten: Model | None) -> Ways:
     models = (written, union.rewritten)
     graphs = tuple(rewrite(fission(model)) for model in models)
     operators = (tuple(range(len(written.operators))), union.operators)
-    united = unite(graphs, models, operators)
+    united = unite(graphs, tuple(map(_tensors, models)), operators)
     if united is None:
         return single_way(rewritten, REWRITTEN)
     for graph in (*graphs, united.graph):
@@ -158,6 +158,11 @@ def find_ways(written: Model, rewritten: Model | None) -> Ways:
     names = (WRITTEN, REWRITTEN)
     members = tuple(map(Way, names, models, graphs, united.values, operators))
     return Ways(union.model, united.graph, members)
+
+
+def _tensors(model: Model) -> frozenset[str]:
+    made = (name for operator in model.operators for name in operator.outputs)
+    return frozenset((*made, *model.inputs, *model.constants))
 
 
 def cheapest(priced: Iterable[Priced]) -> tuple[Priced, ...]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 
 from korch_cli.core.graph import PrimitiveGraph, Value
-from korch_cli.core.model import Model
 from korch_cli.core.primitive import Constant, Input, Op, Opaque
 from korch_cli.core.types import TensorType
 
@@ -34,29 +33,24 @@ class Union:
 
 
 def unite(
-    graphs: Sequence[PrimitiveGraph], models: Sequence[Model], operators: Sequence[Sequence[int]]
+    graphs: Sequence[PrimitiveGraph], tensors: Sequence[frozenset[str]], operators: Sequence[Sequence[int]]
 ) -> Union | None:
     """Return one graph for several ways to compute the same outputs.
 
     Args:
         graphs: of one way each; they have the same inputs and outputs.
-        models: the model of each graph.
-        operators: for each model, the index that each of its operators has in the model of the whole.
+        tensors: for each way, the names of its model's tensors: equal ones in two ways are equal values.
+        operators: for each way, the index that each of its operators has in the model of the whole.
 
     Returns:
         None if one way computes a tensor from a second one, and another way the second from the first, or if they do
         not agree on what type a tensor has.
     """
     uniting = _Uniting()
-    for graph, model, indices in zip(graphs, models, operators, strict=True):
-        uniting.add(graph, _tensors(model), indices)
+    for graph, names, indices in zip(graphs, tensors, operators, strict=True):
+        uniting.add(graph, names, indices)
     order = uniting.order() if uniting.agree else None
     return None if order is None else uniting.result(order, graphs, operators)
-
-
-def _tensors(model: Model) -> frozenset[str]:
-    made = (name for operator in model.operators for name in operator.outputs)
-    return frozenset((*made, *model.inputs, *model.constants))
 
 
 @dataclass(slots=True)
