@@ -276,6 +276,11 @@ class Delivery:
             self._library.unlink(missing_ok=True)
         return tuple(sorted(files, key=lambda path: (path != output, path.name)))
 
+    @property
+    def source_digest(self) -> str:
+        """SHA-256 of the input file."""
+        return hashlib.sha256(self.settings.source.read_bytes()).hexdigest()
+
     def _is_ours(self, document: Path) -> bool:
         """Whether an earlier run wrote this plan."""
         return document.is_file() and PLAN_SCHEMA in document.read_text(encoding="utf-8", errors="replace")
@@ -298,7 +303,7 @@ class Delivery:
         return {digest: ", ".join(found) for digest, found in names.items()}
 
     def _document(self, outcome: Outcome) -> str:
-        source = hashlib.sha256(self.settings.source.read_bytes()).hexdigest()
+        source = self.source_digest
         built = outcome.built
         whole = self.prepared.unrolled.model
         shapes = {name: whole.types[name].shape for name in whole.inputs}

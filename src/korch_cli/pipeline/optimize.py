@@ -18,6 +18,7 @@ from korch_cli.core.record import OptimizeRecord, Verdict
 from korch_cli.emit import read_plan, require_apart, staging
 from korch_cli.measure import ProfileStore, calibrate, machine_identity
 from korch_cli.pipeline.delivery import Built, Delivery, Outcome
+from korch_cli.pipeline.explanation import keep_program, program_of
 from korch_cli.pipeline.forced import force_search
 from korch_cli.pipeline.laboratory import Bench, probe_builder
 from korch_cli.pipeline.prepare import Prepared, prepare
@@ -68,6 +69,8 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
             outcome, result = _deliver(search, delivery, clock)
             if outcome.built is None:
                 outcome = _without_kernels(search, delivery, outcome, clock)
+            if not settings.force_fusion:
+                keep_program(store, delivery.source_digest, program_of(ways, search, result.plan, outcome.reason))
         else:
             search, result = planned_search(settings, ways, document, bench, progress)
             delivery = Delivery(settings, prepared, ways, search.laboratory, staged, progress)

@@ -87,6 +87,21 @@ class Search:
         """Return the best plan of ONNX Runtime's own kernels."""
         return solve(self.graph, self.vendor, time_limit_s=self.settings.solver_time_s)
 
+    def alone(self, ways: Ways) -> dict[str, float]:
+        """Return what the best plan in each of several ways to write the model costs, in microseconds by name."""
+        if len(ways.members) == 1:
+            return {}
+        priced = list(self.vendor)
+        for candidate in self.candidates.candidates:
+            known = candidate.digest in self.laboratory.results and candidate.digest not in self.excluded
+            if known and math.isfinite(cost_us := self.laboratory.cost(candidate.digest)):
+                priced.append(Priced(candidate, cost_us))
+        found = {}
+        for at, way in enumerate(ways.members):
+            own = [p for p in priced if ways.holds(at, p.candidate)]
+            found[way.name] = solve(self.graph, own, time_limit_s=self.settings.solver_time_s).cost_us
+        return found
+
     def recall(self) -> dict[str, float]:
         """Return the times of the kernels that an earlier search for the same measured, in microseconds by digest."""
         earlier = self.laboratory.bench.store.read(self._key(), _decoded)

@@ -40,7 +40,7 @@ def summarize(
         written=tuple(map(str, written)),
         changed=outcome.built is not None,
         reason=outcome.reason,
-        search=_search_record(ways.members[0].model, search, result),
+        search=_search_record(ways, search, result),
         kernels=_kernel_records(ways.model, search, outcome),
         verdicts=outcome.verdicts,
         comparison=outcome.comparison,
@@ -82,11 +82,12 @@ def why_nothing_is_faster(graph: PrimitiveGraph, result: SearchResult) -> str:
     )
 
 
-def _search_record(model: Model, search: Search, result: SearchResult) -> SearchRecord:
+def _search_record(ways: Ways, search: Search, result: SearchResult) -> SearchRecord:
     plan = result.plan
+    timed = not search.settings.force_fusion and search.settings.plan is None
     return SearchRecord(
-        operators=len(model.operators),
-        primitives=sum(1 for _ in search.graph.primitives()),
+        operators=len(ways.members[0].model.operators),
+        primitives=sum(1 for _ in ways.members[0].graph.primitives()),
         candidates=len(search.candidates.candidates) + len(search.vendor),
         distinct=len(search.bounds),
         measured=search.laboratory.measured,
@@ -99,6 +100,7 @@ def _search_record(model: Model, search: Search, result: SearchResult) -> Search
         bound_us=plan.bound_us,
         gap=plan.gap,
         solve_seconds=result.solve_seconds,
+        alone_us=search.alone(ways) if timed else {},
     )
 
 

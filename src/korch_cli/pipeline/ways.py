@@ -88,6 +88,15 @@ class Ways:
             at,
         )
 
+    def holds(self, at: int, candidate: Candidate) -> bool:
+        """Whether way number `at` has all that a candidate computes, reads and writes."""
+        way, values = self.members[at], self._values[at]
+        return (
+            all(v in way.own for v in candidate.body)
+            and all(port.value in values for port in (*candidate.reads, *candidate.writes))
+            and set(candidate.operators).issubset(way.operators)
+        )
+
     def candidate_of(self, at: int, body: Iterable[int]) -> Candidate:
         """Return the generated candidate of a body of the common graph, all of which is in way number `at`."""
         way = self.members[at]
