@@ -70,6 +70,7 @@ def program(rewritten_us: float = 3.0) -> Program:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[ProfileStore]:
+    (tmp_path / "store").mkdir()
     opened = ProfileStore(tmp_path / "store")
     yield opened
     opened.close()
