@@ -58,6 +58,10 @@ def planned(source: Path, path: Path, nodes: list[str]) -> Path:
         "schema": "korch.plan/2",
         "model_sha256": hashlib.sha256(source.read_bytes()).hexdigest(),
         "changed": True,
+        "status": "optimal",
+        "cost_us": 0.0,
+        "bound_us": 0.0,
+        "shapes": {},
         "kernels": [],
         "sequence": [{"nodes": [name]} for name in nodes],
     }

@@ -137,7 +137,7 @@ def read_plan(path: Path) -> dict[str, Any]:
 
 
 def _named_kernels(document: Mapping[str, Any]) -> set[str]:
-    return {step["kernel"] for step in document.get("sequence", ()) if "nodes" not in step}
+    return {step["kernel"] for step in document.get("sequence", ()) if "kernel" in step}
 
 
 def _is_number(value: object) -> bool:
@@ -168,9 +168,13 @@ def _are_kernels(value: object) -> bool:
 def _are_steps(value: object) -> bool:
     return isinstance(value, list) and all(
         isinstance(step, dict)
-        and (_are_names(step.get("nodes")) or (_are_names(step.get("values")) and _is_text(step.get("kernel"))))
+        and (_are_names(step.get("nodes")) or _is_text(step.get("primitive")) or _is_kernel_step(step))
         for step in value
     )
+
+
+def _is_kernel_step(step: Mapping[str, object]) -> bool:
+    return _are_names(step.get("values")) and _is_text(step.get("kernel")) and _is_text(step.get("way"))
 
 
 _FORM: dict[str, Callable[[object], bool]] = {

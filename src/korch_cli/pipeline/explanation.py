@@ -242,7 +242,10 @@ def _from_plan(model: Path, node: str | None, plan: Mapping[str, Any]) -> Explai
         if "kernel" in step:
             entry = times[step["kernel"]]
             place = used[step["kernel"]] = used.get(step["kernel"], -1) + 1
-            nodes = tuple(entry["nodes"][place])
+            try:
+                nodes = tuple(map(str, entry["nodes"][place]))
+            except (LookupError, TypeError) as error:
+                raise UsageError("the plan does not say what its kernels compute", where=step["kernel"]) from error
             choices.append(Choice("kernel", nodes, float(entry["time_us"]), "measured", None, None, True))
         elif "nodes" in step:
             choices.append(Choice("operators", tuple(step["nodes"]), None, "profiled", None, None, True))

@@ -55,6 +55,7 @@ def _scale(known: Sequence[Priced], new: Sequence[Priced]) -> float:
         return 1.0
     return statistics.median(b / n for b, n in pairs)
 
+
 _PROTOCOL = 2
 """Part of the key: what an earlier version measured otherwise is not read."""
 

@@ -139,17 +139,20 @@ def test_the_output_is_explained_by_the_input_that_its_plan_names(
     keep_program(store, digest(model), program())
     output = tmp_path / "out.onnx"
     output.write_bytes(b"another")
-    document = {"schema": "korch.plan/2", "model_sha256": digest(model), "changed": True}
+    document = {"schema": "korch.plan/2", "model_sha256": digest(model), "changed": False}
     output.with_suffix(".plan.json").write_text(json.dumps(document), encoding="utf-8")
     assert len(asked(output, store, "n1").choices) == 3
 
 
 def test_without_the_search_the_plan_alone_is_explained(model: Path, store: ProfileStore) -> None:
-    document = {
+    document: dict[str, object] = {
         "schema": "korch.plan/2",
         "model_sha256": "00",
         "changed": True,
         "cost_us": 12.5,
+        "bound_us": 12.5,
+        "status": "optimal",
+        "shapes": {},
         "kernels": [{"name": "k_1", "time_us": 2.5, "nodes": [["n0", "n1"], ["n3"]]}],
         "sequence": [
             {"kernel": "k_1", "values": ["a"], "way": "written"},
@@ -164,6 +167,10 @@ def test_without_the_search_the_plan_alone_is_explained(model: Path, store: Prof
     assert "not known" in record.notes[0]
     assert "?" in render_explain(explain(model, "n2", store), whole=False)
     assert [node.name for node in explain(model, None, store).nodes] == ["n0", "n1", "n2", "n3"]
+    damaged = document | {"kernels": [{"name": "k_1", "time_us": 2.5, "nodes": [["n0", "n1"]]}]}
+    model.with_suffix(".plan.json").write_text(json.dumps(damaged), encoding="utf-8")
+    with pytest.raises(UsageError, match="does not say"):
+        explain(model, None, store)
 
 
 @pytest.mark.parametrize("known", [True, False])
