@@ -149,7 +149,15 @@ def test_a_store_that_cannot_be_had_costs_no_result(
     assert len([note for note in record.notes if word in note]) == 1
 
 
-_READ = {("kernels",), ("sequence",), ("shapes",), ("kernels", "name"), ("kernels", "time_us"), ("sequence", "values")}
+_READ = {
+    ("kernels",),
+    ("sequence",),
+    ("shapes",),
+    ("kernels", "name"),
+    ("kernels", "time_us"),
+    ("sequence", "values"),
+    ("sequence", "way"),
+}
 
 
 def places(part: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

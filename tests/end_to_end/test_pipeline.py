@@ -145,7 +145,7 @@ def test_a_model_is_optimised_written_and_equal_everywhere(tmp_path: Path) -> No
     assert {f.name for f in proto.functions} == {node.op_type for node in custom}
 
     plan = json.loads(output.with_suffix(".plan.json").read_text(encoding="utf-8"))
-    assert plan["schema"] == "korch.plan/1"
+    assert plan["schema"] == "korch.plan/2"
     assert {k["name"] for k in plan["kernels"]} == {node.op_type for node in custom}
 
     again = tmp_path / "out" / "again.onnx"
@@ -211,7 +211,7 @@ def test_what_is_not_faster_each_time_is_written_unchanged(
     source = attention_block(tmp_path / "in.onnx")
     output = tmp_path / "fast.onnx"
     output.with_suffix(".korch.so").write_bytes(b"of an earlier run")
-    output.with_suffix(".plan.json").write_text('{"schema": "korch.plan/1"}', encoding="utf-8")
+    output.with_suffix(".plan.json").write_text('{"schema": "korch.plan/2"}', encoding="utf-8")
     record = optimize(settings_for(source, output), Silent())
     assert not record.changed
     assert "0.97 times as fast" in record.reason

@@ -25,6 +25,8 @@ _NCHWC = "com.microsoft.nchwc"
 _BLOCKED = Arrangement.BLOCKED.value
 _REORDER_US_PER_BYTE = 45e-6
 """A conversion on the machine where ONNX Runtime's blocked tensors were studied; used where a profile shows none."""
+_TELLING_BYTES = 16 << 10
+"""Conversions of smaller tensors do not tell what a byte costs."""
 _UNSEEN_US = 1.0
 """A small operator's time, for one that no profile shows, such as a reshape that ONNX Runtime removed."""
 
@@ -292,9 +294,14 @@ def _is_linear(tensors: _Tensors, operator: int) -> bool:
 
 
 def _conversions(tensors: _Tensors, candidates: Iterable[Candidate], profile: VendorProfile) -> Iterator[Priced]:
-    """Both conversions of every value that some kernel exchanges blocked."""
+    """Both conversions of every value that some kernel exchanges blocked.
+
+    One that the profile does not show takes what running any node takes, and a time for each byte. The time of a small
+    tensor is nearly all of the first kind, and says nothing of the second.
+    """
     reading = _read(tensors, profile)
     seen: dict[tuple[int, str], float] = {}
+    least_us = min((node.time_us for node in profile.nodes if node.time_us > 0), default=_UNSEEN_US)
     rates = []
     for node in profile.nodes:
         if node.op_type in ("ReorderInput", "ReorderOutput"):
@@ -303,11 +310,13 @@ def _conversions(tensors: _Tensors, candidates: Iterable[Candidate], profile: Ve
             v = None if port is None else tensors.ids.get(port[0])
             if v is not None:
                 seen[v, node.op_type] = node.time_us
-                rates.append(node.time_us / max(1, tensors.graph.values[v].type.size_bytes))
+                size_bytes = tensors.graph.values[v].type.size_bytes
+                if size_bytes >= _TELLING_BYTES:
+                    rates.append(max(0.0, node.time_us - least_us) / size_bytes)
     rate = statistics.median(rates) if rates else _REORDER_US_PER_BYTE
     blocked = sorted({p.value for c in candidates for p in (*c.reads, *c.writes) if p.arrangement == _BLOCKED})
     for v in blocked:
-        estimate_us = tensors.graph.values[v].type.size_bytes * rate
+        estimate_us = least_us + tensors.graph.values[v].type.size_bytes * rate
         plain_port, blocked_port = Port(v), Port(v, _BLOCKED)
         for op_type, source, target in (
             ("ReorderInput", plain_port, blocked_port),

@@ -13,6 +13,7 @@ import click
 
 from korch_cli.cli.cache import cache
 from korch_cli.cli.doctor import doctor
+from korch_cli.cli.explain import explain as explain_command
 from korch_cli.cli.failure import Terminated, explain, report_crash
 from korch_cli.cli.inspect import inspect
 from korch_cli.cli.optimize import optimize
@@ -62,7 +63,7 @@ def korch() -> None:
     """Make ONNX models run faster in ONNX Runtime, and prove that they still compute the same."""
 
 
-for _command in (optimize, profile, verify, inspect, reduce, cache, doctor):
+for _command in (optimize, profile, verify, inspect, explain_command, reduce, cache, doctor):
     korch.add_command(_command)
 
 

@@ -124,6 +124,8 @@ class SearchRecord:
         plan_us: what the plan takes by the sum of its kernels' times, in microseconds.
         bound_us: no plan of these candidates takes less.
         vendor_us: the same sum for the best plan of ONNX Runtime's own kernels.
+        alone_us: the same sum for the best plan that takes only one of the ways to write the model, by the way's name;
+            empty where there is one way only.
     """
 
     operators: int
@@ -140,6 +142,7 @@ class SearchRecord:
     vendor_us: float
     gap: float
     solve_seconds: float
+    alone_us: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from korch_cli.core.kernel import CandidateKind, Kernel
 from korch_cli.core.model import Model
 from korch_cli.core.plan import Plan
 
-PLAN_SCHEMA = "korch.plan/1"
+PLAN_SCHEMA = "korch.plan/2"
 
 
 def plan_document(
@@ -26,6 +26,7 @@ def plan_document(
     domain: str | None,
     graph: PrimitiveGraph,
     shapes: Mapping[str, Sequence[int]],
+    ways: Sequence[str] = ("written",),
 ) -> str:
     """Return what was written and why, as JSON with sorted keys.
 
@@ -33,8 +34,9 @@ def plan_document(
     `cost_us` and `bound_us` (of the whole plan), `vendor_operators` (how many ONNX Runtime runs) and `kernels`. Each of
     these has a `name` and `digest`, its `schedule`, the number of `uses`, the `time_us` of one use, and `nodes`: for
     each use the names of the input model's nodes that it computes, wholly or in part. `shapes` are those of the inputs,
-    and `sequence` says what runs in which order: `nodes` of the input model, or a `kernel` with the `values` of the
-    primitive graph that it computes. Microseconds have three decimals.
+    and `sequence` says what runs in which order: `nodes` of the input model or of the rewritten one, a `primitive` as a
+    node of its own, or a `kernel` with the `values` of the primitive graph that it computes and the `way` to write the
+    model that these are in. Microseconds have three decimals.
 
     Args:
         model: what was optimised.
@@ -45,6 +47,7 @@ def plan_document(
         domain: of the custom operators.
         graph: the primitives of the model.
         shapes: what the inputs were bound to.
+        ways: names of the ways of writing the model, by the number that candidates have for them.
     """
     document: dict[str, object] = {
         "schema": PLAN_SCHEMA,
@@ -61,7 +64,7 @@ def plan_document(
             "vendor_operators": sum(len(p.candidate.operators) for p in plan.kernels),
             "kernels": _kernels(model, plan, kernels, graph),
             "shapes": {name: list(shape) for name, shape in shapes.items()},
-            "sequence": list(_sequence(model, plan, kernels, graph)),
+            "sequence": list(_sequence(model, plan, kernels, graph, ways)),
         }
     return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -92,14 +95,17 @@ def _kernels(model: Model, plan: Plan, kernels: Mapping[str, Kernel], graph: Pri
 
 
 def _sequence(
-    model: Model, plan: Plan, kernels: Mapping[str, Kernel], graph: PrimitiveGraph
+    model: Model, plan: Plan, kernels: Mapping[str, Kernel], graph: PrimitiveGraph, ways: Sequence[str]
 ) -> Iterator[dict[str, object]]:
     for priced in plan.kernels:
         candidate = priced.candidate
-        if candidate.kind is CandidateKind.VENDOR:
+        values = [graph.values[v].name for v in candidate.body]
+        if candidate.kind is CandidateKind.GENERATED:
+            yield {"kernel": kernels[candidate.digest].name, "values": values, "way": ways[candidate.way]}
+        elif candidate.operators:
             yield {"nodes": [model.operators[o].name for o in candidate.operators]}
-        elif candidate.kind is CandidateKind.GENERATED:
-            yield {"kernel": kernels[candidate.digest].name, "values": [graph.values[v].name for v in candidate.body]}
+        elif candidate.kind is CandidateKind.VENDOR:
+            yield {"primitive": values[0]}
 
 
 def read_plan(path: Path) -> dict[str, Any]:
@@ -131,7 +137,7 @@ def read_plan(path: Path) -> dict[str, Any]:
 
 
 def _named_kernels(document: Mapping[str, Any]) -> set[str]:
-    return {step["kernel"] for step in document.get("sequence", ()) if "nodes" not in step}
+    return {step["kernel"] for step in document.get("sequence", ()) if "kernel" in step}
 
 
 def _is_number(value: object) -> bool:
@@ -162,9 +168,13 @@ def _are_kernels(value: object) -> bool:
 def _are_steps(value: object) -> bool:
     return isinstance(value, list) and all(
         isinstance(step, dict)
-        and (_are_names(step.get("nodes")) or (_are_names(step.get("values")) and _is_text(step.get("kernel"))))
+        and (_are_names(step.get("nodes")) or _is_text(step.get("primitive")) or _is_kernel_step(step))
         for step in value
     )
+
+
+def _is_kernel_step(step: Mapping[str, object]) -> bool:
+    return _are_names(step.get("values")) and _is_text(step.get("kernel")) and _is_text(step.get("way"))
 
 
 _FORM: dict[str, Callable[[object], bool]] = {

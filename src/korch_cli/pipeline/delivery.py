@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from korch_cli.candidates import cut, single_operators
-from korch_cli.core.graph import PrimitiveGraph
+from korch_cli.candidates import single_operators
 from korch_cli.core.kernel import DOMAIN_PREFIX, Candidate, CandidateKind, Kernel, KernelBody
 from korch_cli.core.plan import Plan, Priced
 from korch_cli.core.progress import Progress
@@ -27,6 +26,7 @@ from korch_cli.pipeline.laboratory import Laboratory
 from korch_cli.pipeline.prepare import Prepared, Runnable
 from korch_cli.pipeline.settings import Settings
 from korch_cli.pipeline.stored import decode_comparison, encode_comparison
+from korch_cli.pipeline.ways import REWRITTEN, WRITTEN, Ways
 from korch_cli.verify import Subject, compare_speed, find_guilty, no_worse, verify_models
 
 _BODIES = "subgraphs on their own"
@@ -46,7 +46,7 @@ class Built:
         model: the ONNX file.
         compared: the same as outputs are compared: what random operators draw is given.
         flat: `compared` with the bodies of control flow beside it, so that all kernels run; equal without such bodies.
-        library: the shared library; None if the model was only simplified.
+        library: the shared library; None if no kernel of ours runs.
     """
 
     plan: Plan
@@ -85,7 +85,7 @@ class Delivery:
     Attributes:
         settings: tolerances, threads, the output's path.
         prepared: the loaded model: what outputs are compared with.
-        graph: the primitives of the model and of the bodies of its control flow.
+        ways: to write the model with the bodies of its control flow.
         laboratory: knows the kernels.
         staged: folder for the files, on the same file system as the output.
         progress: told what happens.
@@ -93,7 +93,7 @@ class Delivery:
 
     settings: Settings
     prepared: Prepared
-    graph: PrimitiveGraph
+    ways: Ways
     laboratory: Laboratory
     staged: Path
     progress: Progress
@@ -103,17 +103,18 @@ class Delivery:
         self.progress.stage("Building the kernel library")
         chosen = [p.candidate for p in plan.kernels if p.candidate.kind is CandidateKind.GENERATED]
         kernels = {c.digest: self.laboratory.best(c.digest)[0] for c in chosen}
-        bodies = {c: cut(self.graph, c) for c in chosen}
+        bodies = dict(zip(chosen, self.ways.cut_all(chosen), strict=True))
         ordered = sorted({k.name: k for k in kernels.values()}.values(), key=lambda k: k.name)
         domain = DOMAIN_PREFIX + hashlib.sha256("\n".join(k.name for k in ordered).encode()).hexdigest()[:8]
-        library = self.staged / self._library.name
-        comments = {kernels[d].name: f"Computes {names}." for d, names in self._computed(chosen).items()}
-        self.laboratory.build(domain, [self.laboratory.entry(k) for k in ordered], comments, None, library)
+        library = None if not ordered else self.staged / self._library.name
+        if library is not None:
+            comments = {kernels[d].name: f"Computes {names}." for d, names in self._computed(chosen).items()}
+            self.laboratory.build(domain, [self.laboratory.entry(k) for k in ordered], comments, None, library)
         unrolled = self.prepared.unrolled
         source = unrolled.model.path.parent
-        proto = build_model(unrolled.flat, self.graph, plan, bodies, kernels, domain)
+        proto = build_model(self.ways.model, self.ways.graph, plan, bodies, kernels, domain)
         model = self.staged / self.settings.output.name
-        whole = enclose(proto, unrolled, domain)
+        whole = enclose(proto, unrolled, domain, self.ways.model)
         save_model(whole, source, model)
         compared = flat = model
         if self.prepared.random:
@@ -122,18 +123,20 @@ class Delivery:
             flat = self._aside("flat", with_given(proto, self.prepared.random))
         return Built(plan, bodies, kernels, domain, model, compared, flat, library)
 
-    def build_simplified(self) -> Built:
-        """Write the simplified model without any kernel into the staging folder."""
-        flat = self.prepared.unrolled.flat
-        vendor = tuple(Priced(candidate, 0.0) for candidate in single_operators(flat, self.graph))
-        plan = Plan(vendor, 0.0, 0.0, "optimal")
-        base = self.prepared.unrolled.model
-        model = self.staged / self.settings.output.name
-        save_model(base.proto, base.path.parent, model)
-        compared = model
-        if self.prepared.random:
-            compared = self._aside("compared", with_given(base.proto, self.prepared.random))
-        return Built(plan, {}, {}, "", model, compared, compared, None)
+    def rewritten(self) -> Plan | None:
+        """Return the plan that runs the rewritten model as it is, None where there is none."""
+        for at, way in enumerate(self.ways.members):
+            if way.name == REWRITTEN:
+                singles = (self.ways.common(at, c) for c in single_operators(way.model, way.graph))
+                return Plan(tuple(Priced(c, 0.0) for c in singles), 0.0, 0.0, "optimal")
+        return None
+
+    def is_written(self, plan: Plan) -> bool:
+        """Whether a plan only runs operators that the model was loaded with."""
+        written = len(self.prepared.unrolled.flat.operators) if self.ways.members[0].name == WRITTEN else 0
+        return all(o < written for p in plan.kernels for o in p.candidate.operators) and all(
+            p.candidate.kind is not CandidateKind.GENERATED for p in plan.kernels
+        )
 
     def _aside(self, folder: str, proto: object) -> Path:
         """Write a model that is compared and not delivered."""
@@ -153,7 +156,7 @@ class Delivery:
             ("without the library", self.prepared.compared, built.compared, None),
         ]
         if built.library is None:
-            ways = [("simplified", self.prepared.compared, built.compared, None)]
+            ways = [("rewritten", self.prepared.compared, built.compared, None)]
         if built.flat != built.compared:
             ways.append((_BODIES, self.prepared.flat_compared, built.flat, built.library))
         return tuple(
@@ -283,6 +286,11 @@ class Delivery:
             self._library.unlink(missing_ok=True)
         return tuple(sorted(files, key=lambda path: (path != output, path.name)))
 
+    @property
+    def source_digest(self) -> str:
+        """SHA-256 of the input file."""
+        return hashlib.sha256(self.settings.source.read_bytes()).hexdigest()
+
     def _is_ours(self, document: Path) -> bool:
         """Whether an earlier run wrote this plan."""
         return document.is_file() and PLAN_SCHEMA in document.read_text(encoding="utf-8", errors="replace")
@@ -298,16 +306,18 @@ class Delivery:
     def _computed(self, chosen: Sequence[Candidate]) -> dict[str, str]:
         """For each digest, the names of the ONNX nodes that its kernel computes, all places together."""
         names: dict[str, dict[str, None]] = {}
-        nodes = self.prepared.unrolled.flat.operators
+        nodes = self.ways.model.operators
         for candidate in chosen:
-            operators = sorted({self.graph.values[v].operator for v in candidate.body})
+            operators = sorted({self.ways.graph.values[v].operator for v in candidate.body})
             names.setdefault(candidate.digest, {}).update((nodes[o].name, None) for o in operators)
         return {digest: ", ".join(found) for digest, found in names.items()}
 
     def _document(self, outcome: Outcome) -> str:
-        source = hashlib.sha256(self.settings.source.read_bytes()).hexdigest()
+        source = self.source_digest
         built = outcome.built
-        whole, flat = self.prepared.unrolled.model, self.prepared.unrolled.flat
+        whole = self.prepared.unrolled.model
         shapes = {name: whole.types[name].shape for name in whole.inputs}
         plan, kernels, domain = (None, {}, None) if built is None else (built.plan, built.kernels, built.domain)
-        return plan_document(flat, source, outcome.reason, plan, kernels, domain, self.graph, shapes)
+        names = [way.name for way in self.ways.members]
+        ways = self.ways
+        return plan_document(ways.model, source, outcome.reason, plan, kernels, domain, ways.graph, shapes, names)

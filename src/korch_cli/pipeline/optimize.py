@@ -10,27 +10,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from korch_cli.core.check import check
-from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import CandidateKind
 from korch_cli.core.model import Model
 from korch_cli.core.plan import Plan
 from korch_cli.core.progress import Progress
 from korch_cli.core.record import OptimizeRecord, Verdict
 from korch_cli.emit import read_plan, require_apart, staging
-from korch_cli.fission import fission
 from korch_cli.measure import ProfileStore, calibrate, machine_identity
 from korch_cli.pipeline.delivery import Built, Delivery, Outcome
+from korch_cli.pipeline.explanation import keep_program, program_of
 from korch_cli.pipeline.forced import force_search
 from korch_cli.pipeline.laboratory import Bench, probe_builder
-from korch_cli.pipeline.prepare import Runnable, prepare
-from korch_cli.pipeline.prices import priced_vendor
+from korch_cli.pipeline.prepare import Prepared, prepare
+from korch_cli.pipeline.prices import priced_ways
 from korch_cli.pipeline.rebuild import bindings_of_plan, planned_search
 from korch_cli.pipeline.search import Search, prepare_search
 from korch_cli.pipeline.settings import Settings
 from korch_cli.pipeline.storage import opened_store
 from korch_cli.pipeline.summary import describe_environment, summarize, why_nothing_is_faster
-from korch_cli.rewrite import rewrite
+from korch_cli.pipeline.ways import Ways, find_ways, same_work
 from korch_cli.solve import SearchResult
 from korch_cli.toolchain import find_compiler
 from korch_cli.verify import require_onnxruntime
@@ -62,31 +60,30 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
         progress.stage("Loading the model")
         with clock("load"):
             prepared = prepare(settings, Path(scratch))
-        model = prepared.unrolled.flat
         with clock("fission"):
-            graph = rewrite(fission(model))
-            check(graph)
-        bench = _bench(settings, store, Path(scratch), model)
+            ways = find_ways(prepared.unrolled.flat, prepared.rewritten)
+        bench = _bench(settings, store, Path(scratch), ways.model)
         if document is None:
-            search = _search(settings, model, graph, prepared.flat, bench, clock, progress)
-            delivery = Delivery(settings, prepared, graph, search.laboratory, staged, progress)
+            search = _search(settings, ways, prepared, bench, clock, progress)
+            delivery = Delivery(settings, prepared, ways, search.laboratory, staged, progress)
             outcome, result = _deliver(search, delivery, clock)
-            if outcome.built is None and prepared.simplified:
-                outcome = _without_kernels(delivery, outcome, clock)
+            if outcome.built is None:
+                outcome = _without_kernels(search, delivery, outcome, clock)
+            if not settings.force_fusion:
+                keep_program(store, delivery.source_digest, program_of(ways, search, result.plan, outcome.reason))
         else:
-            search, result = planned_search(settings, model, graph, document, bench, progress)
-            delivery = Delivery(settings, prepared, graph, search.laboratory, staged, progress)
+            search, result = planned_search(settings, ways, document, bench, progress)
+            delivery = Delivery(settings, prepared, ways, search.laboratory, staged, progress)
             outcome = _rebuilt(result.plan, delivery, clock)
         written = delivery.write(outcome)
     environment = describe_environment(search)
-    return summarize(settings, model, search, result, outcome, written, environment, clock.seconds)
+    return summarize(settings, ways, search, result, outcome, written, environment, clock.seconds)
 
 
 def _search(
     settings: Settings,
-    model: Model,
-    graph: PrimitiveGraph,
-    flat: Runnable,
+    ways: Ways,
+    prepared: Prepared,
     bench: Bench,
     clock: _Clock,
     progress: Progress,
@@ -95,16 +92,16 @@ def _search(
     deadline = clock.start + settings.budget_s
     if settings.force_fusion:
         with clock("candidates"):
-            return force_search(settings, model, graph, bench, deadline, progress)
+            return force_search(settings, ways, bench, deadline, progress)
     with clock("calibrate"):
         progress.stage("Calibrating the machine")
         limits = calibrate(settings.threads, bench.compiler.identity, bench.store, probe_builder(bench, progress))
     progress.stage("Profiling ONNX Runtime on the model")
     with clock("profile"):
-        vendor = priced_vendor(model, graph, flat.path, flat.feeds[0], bench)
+        vendor = priced_ways(ways, prepared.runnables, bench)
     progress.stage("Enumerating candidate kernels")
     with clock("candidates"):
-        return prepare_search(settings, graph, vendor, limits, bench, deadline, progress)
+        return prepare_search(settings, ways, vendor, limits, bench, deadline, progress)
 
 
 def _deliver(search: Search, delivery: Delivery, clock: _Clock) -> tuple[Outcome, SearchResult]:
@@ -141,26 +138,32 @@ def _deliver(search: Search, delivery: Delivery, clock: _Clock) -> tuple[Outcome
     return replace(outcome, guilty=tuple(guilty)), result
 
 
-def _without_kernels(delivery: Delivery, outcome: Outcome, clock: _Clock) -> Outcome:
-    """Deliver the simplified model alone, if that is faster than the input; else what there was."""
-    with clock("verify"):
-        built = delivery.build_simplified()
-        verdicts = delivery.verify(built)
-        own = None if all(verdict.passed for verdict in verdicts) else delivery.excused(verdicts)
-    if own is None and not all(verdict.passed for verdict in verdicts):
-        return outcome
-    alone = _judged(delivery, built, clock)
-    verdicts = verdicts if own is None else (*verdicts, own)
-    return outcome if alone.built is None else replace(alone, verdicts=verdicts, guilty=outcome.guilty)
+def _without_kernels(search: Search, delivery: Delivery, outcome: Outcome, clock: _Clock) -> Outcome:
+    """Deliver the best plan without kernels, or the rewritten model, if that is faster than the input."""
+    tried: list[Plan] = []
+    for plan in (search.without_kernels(), delivery.rewritten()):
+        if plan is None or delivery.is_written(plan) or any(same_work(plan, other) for other in tried):
+            continue
+        tried.append(plan)
+        alone = _checked(plan, delivery, clock)
+        if alone.built is not None:
+            alone = replace(_judged(delivery, alone.built, clock), verdicts=alone.verdicts)
+        if alone.built is not None:
+            return replace(alone, guilty=outcome.guilty)
+    return outcome
 
 
 def _rebuilt(plan: Plan, delivery: Delivery, clock: _Clock) -> Outcome:
     """Build a given plan and check it; nothing is timed."""
     if not plan.kernels:
         return Outcome(None, "The plan leaves the model as it is.")
-    generated = any(p.candidate.kind is CandidateKind.GENERATED for p in plan.kernels)
+    return _checked(plan, delivery, clock)
+
+
+def _checked(plan: Plan, delivery: Delivery, clock: _Clock) -> Outcome:
+    """Build a plan and compare its outputs."""
     with clock("build"):
-        built = delivery.build(plan) if generated else delivery.build_simplified()
+        built = delivery.build(plan)
     with clock("verify"):
         verdicts = delivery.verify(built)
         own = None if all(verdict.passed for verdict in verdicts) else delivery.excused(verdicts)

@@ -45,7 +45,16 @@ def _search(record: OptimizeRecord) -> list[str]:
         f"{count(search.measured, 'kernel')} timed, {search.from_store:,} from the store",
         f"  solver: {search.solver_status} (gap {search.gap:.1%}) in {format_seconds(search.solve_seconds)}, "
         f"{count(search.rounds, 'round')} · plan {format_us(search.plan_us)}, bound {format_us(search.bound_us)}",
+        *_alone(search),
     ]
+
+
+def _alone(search: SearchRecord) -> list[str]:
+    """Say what plans without alternatives would cost."""
+    if not search.alone_us:
+        return []
+    each = ", ".join(f"{name} {format_us(cost_us)}" for name, cost_us in search.alone_us.items())
+    return [f"  without alternatives: {each}; together {format_us(search.plan_us)}"]
 
 
 def _speed(record: OptimizeRecord) -> list[str]:

@@ -5,3 +5,5 @@ from korch_cli.solve.greedy import greedy as greedy
 from korch_cli.solve.lazy import SearchResult as SearchResult
 from korch_cli.solve.lazy import orchestrate as orchestrate
 from korch_cli.solve.program import solve as solve
+from korch_cli.solve.required import least_us as least_us
+from korch_cli.solve.required import solve_with as solve_with

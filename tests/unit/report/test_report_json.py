@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from korch_cli.core.errors import ExitCode
+from korch_cli.core.explanation import Choice, ExplainRecord, NodeRecord
 from korch_cli.core.inspection import (
     CandidateRecord,
     ExternalFile,
@@ -38,16 +39,18 @@ from korch_cli.core.storage import CacheContent, CacheRecord
 from korch_cli.report import Check, Level, Profile, SpeedUp, to_json
 from korch_cli.version import __version__
 
-_KINDS = ("optimize", "profile", "verify", "doctor", "inspect", "reduce", "cache")
+_KINDS = ("optimize", "profile", "verify", "doctor", "inspect", "explain", "reduce", "cache")
 _RECORDS = (
     CacheContent,
     CandidateRecord,
     Check,
+    Choice,
     Comparison,
     ExternalFile,
     FileRecord,
     InstalledKernel,
     KernelRecord,
+    NodeRecord,
     NodeTime,
     OpaqueRecord,
     OutputError,
@@ -61,7 +64,13 @@ _RECORDS = (
     SpeedUp,
     Verdict,
 )
-_WHOLE = {"optimize": OptimizeRecord, "inspect": InspectRecord, "reduce": ReduceRecord, "cache": CacheRecord}
+_WHOLE = {
+    "optimize": OptimizeRecord,
+    "inspect": InspectRecord,
+    "explain": ExplainRecord,
+    "reduce": ReduceRecord,
+    "cache": CacheRecord,
+}
 
 
 def _schema(kind: str) -> dict[str, Any]:
