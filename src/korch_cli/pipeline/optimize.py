@@ -20,6 +20,7 @@ from korch_cli.core.record import OptimizeRecord, Verdict
 from korch_cli.emit import read_plan, require_apart, staging
 from korch_cli.fission import fission
 from korch_cli.measure import ProfileStore, calibrate, machine_identity
+from korch_cli.pipeline.choice import BEST, Contestant, choose
 from korch_cli.pipeline.delivery import Built, Delivery, Outcome
 from korch_cli.pipeline.forced import force_search
 from korch_cli.pipeline.laboratory import Bench, probe_builder
@@ -49,7 +50,7 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
     """
     require_onnxruntime()
     require_apart(settings.source, settings.files)
-    clock = _Clock()
+    clock = Clock()
     document = None if settings.plan is None else read_plan(settings.plan)
     if document is not None and settings.plan is not None:
         digest = hashlib.sha256(settings.source.read_bytes()).hexdigest()
@@ -64,11 +65,10 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
             prepared = prepare(settings, Path(scratch))
         model = prepared.unrolled.flat
         with clock("fission"):
-            graph = rewrite(fission(model))
-            check(graph)
-        bench = _bench(settings, store, Path(scratch), model)
+            graph = load_primitives(model)
+        bench = make_bench(settings, store, Path(scratch), model)
         if document is None:
-            search = _search(settings, model, graph, prepared.flat, bench, clock, progress)
+            search = find_candidates(settings, model, graph, prepared.flat, bench, clock, progress)
             delivery = Delivery(settings, prepared, graph, search.laboratory, staged, progress)
             outcome, result = _deliver(search, delivery, clock)
             if outcome.built is None and prepared.simplified:
@@ -82,13 +82,20 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
     return summarize(settings, model, search, result, outcome, written, environment, clock.seconds)
 
 
-def _search(
+def load_primitives(model: Model) -> PrimitiveGraph:
+    """Return the primitives of a model, rewritten and checked."""
+    graph = rewrite(fission(model))
+    check(graph)
+    return graph
+
+
+def find_candidates(
     settings: Settings,
     model: Model,
     graph: PrimitiveGraph,
     flat: Runnable,
     bench: Bench,
-    clock: _Clock,
+    clock: Clock,
     progress: Progress,
 ) -> Search:
     """Find out what the machine can do and what ONNX Runtime takes; then enumerate what could be generated instead."""
@@ -107,7 +114,7 @@ def _search(
         return prepare_search(settings, graph, vendor, limits, bench, deadline, progress)
 
 
-def _deliver(search: Search, delivery: Delivery, clock: _Clock) -> tuple[Outcome, SearchResult]:
+def _deliver(search: Search, delivery: Delivery, clock: Clock) -> tuple[Outcome, SearchResult]:
     """Find a plan, build it and check it; leave out what fails and search again."""
     guilty: list[tuple[str, str]] = []
     outcome = Outcome(None, "")
@@ -124,8 +131,10 @@ def _deliver(search: Search, delivery: Delivery, clock: _Clock) -> tuple[Outcome
         with clock("verify"):
             verdicts = delivery.verify(built)
         if all(verdict.passed for verdict in verdicts):
-            outcome = _judged(delivery, built, clock)
-            return replace(outcome, verdicts=verdicts, guilty=tuple(guilty)), result
+            best = Contestant(BEST, built, verdicts)
+            best, contest = (best, ()) if forced else choose(search, best, delivery, clock)
+            outcome = _judged(delivery, best.built, clock)
+            return replace(outcome, verdicts=best.verdicts, guilty=tuple(guilty), contest=contest), result
         with clock("verify"):
             blamed = delivery.blame(built)
             own = None if blamed else delivery.excused(verdicts)
@@ -141,7 +150,7 @@ def _deliver(search: Search, delivery: Delivery, clock: _Clock) -> tuple[Outcome
     return replace(outcome, guilty=tuple(guilty)), result
 
 
-def _without_kernels(delivery: Delivery, outcome: Outcome, clock: _Clock) -> Outcome:
+def _without_kernels(delivery: Delivery, outcome: Outcome, clock: Clock) -> Outcome:
     """Deliver the simplified model alone, if that is faster than the input; else what there was."""
     with clock("verify"):
         built = delivery.build_simplified()
@@ -151,10 +160,14 @@ def _without_kernels(delivery: Delivery, outcome: Outcome, clock: _Clock) -> Out
         return outcome
     alone = _judged(delivery, built, clock)
     verdicts = verdicts if own is None else (*verdicts, own)
-    return outcome if alone.built is None else replace(alone, verdicts=verdicts, guilty=outcome.guilty)
+    return (
+        outcome
+        if alone.built is None
+        else replace(alone, verdicts=verdicts, guilty=outcome.guilty, contest=outcome.contest)
+    )
 
 
-def _rebuilt(plan: Plan, delivery: Delivery, clock: _Clock) -> Outcome:
+def _rebuilt(plan: Plan, delivery: Delivery, clock: Clock) -> Outcome:
     """Build a given plan and check it; nothing is timed."""
     if not plan.kernels:
         return Outcome(None, "The plan leaves the model as it is.")
@@ -169,7 +182,7 @@ def _rebuilt(plan: Plan, delivery: Delivery, clock: _Clock) -> Outcome:
     return Outcome(built, _REBUILT, verdicts if own is None else (*verdicts, own))
 
 
-def _judged(delivery: Delivery, built: Built, clock: _Clock) -> Outcome:
+def _judged(delivery: Delivery, built: Built, clock: Clock) -> Outcome:
     if delivery.settings.force_fusion:
         return Outcome(built, _FORCED.format(len(built.bodies)))
     with clock("compare"):
@@ -192,7 +205,8 @@ _DIFFERENT = "The optimised outputs differ from the input's by more than the tol
 _UNCOMPARABLE = "The outputs could not be compared, so the input is written unchanged. {}"
 
 
-def _bench(settings: Settings, store: ProfileStore, scratch: Path, model: Model) -> Bench:
+def make_bench(settings: Settings, store: ProfileStore, scratch: Path, model: Model) -> Bench:
+    """Return what measurements for a model depend on. Raises MissingError without a compiler."""
     return Bench(
         compiler=find_compiler(settings.compiler),
         store=store,
@@ -206,7 +220,7 @@ def _bench(settings: Settings, store: ProfileStore, scratch: Path, model: Model)
 
 
 @dataclass(slots=True)
-class _Clock:
+class Clock:
     """Wall time by stage."""
 
     start: float = field(default_factory=time.monotonic)
@@ -214,6 +228,7 @@ class _Clock:
 
     @contextmanager
     def __call__(self, stage: str) -> Iterator[None]:
+        """Count the time of this block to a stage."""
         start = time.monotonic()
         try:
             yield

@@ -2,6 +2,8 @@
 
 from korch_cli.solve.checker import check_plan as check_plan
 from korch_cli.solve.greedy import greedy as greedy
+from korch_cli.solve.lazy import Outlook as Outlook
 from korch_cli.solve.lazy import SearchResult as SearchResult
 from korch_cli.solve.lazy import orchestrate as orchestrate
+from korch_cli.solve.lazy import outlook as outlook
 from korch_cli.solve.program import solve as solve
