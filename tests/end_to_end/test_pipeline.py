@@ -22,7 +22,7 @@ from korch_cli.core.errors import MissingError
 from korch_cli.core.kernel import Kernel, KernelBody, Timing, TimingSource
 from korch_cli.core.model import Bindings
 from korch_cli.core.progress import Silent
-from korch_cli.core.record import Comparison, Ratio, Samples
+from korch_cli.core.record import Comparison, Contest, Ratio, Samples
 from korch_cli.measure import measure_kernels
 from korch_cli.pipeline import Settings, build_fusions, optimize, plan_fusion
 from korch_cli.toolchain import find_compiler
@@ -88,7 +88,14 @@ def settled_times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
     monkeypatch.setenv("KORCH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr("korch_cli.pipeline.laboratory.measure_kernels", measured)
+
+    def contested(subjects: Any, *_: object, **__: object) -> Contest:
+        samples = tuple(Samples(s.name, (1.0, 1.0)) for s in subjects)
+        later = Ratio(1.1, 1.05, 1.15, 9), Ratio(0.9, 0.85, 0.95, 9)
+        return Contest(samples, tuple(tuple(later[i >= j] for j in range(len(subjects))) for i in range(len(subjects))))
+
     monkeypatch.setattr("korch_cli.pipeline.delivery.compare_speed", compared)
+    monkeypatch.setattr("korch_cli.pipeline.choice.compare_all", contested)
 
 
 def settings_for(source: Path, output: Path) -> Settings:

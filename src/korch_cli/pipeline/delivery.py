@@ -11,7 +11,7 @@ from korch_cli.candidates import single_operators
 from korch_cli.core.kernel import DOMAIN_PREFIX, Candidate, CandidateKind, Kernel, KernelBody
 from korch_cli.core.plan import Plan, Priced
 from korch_cli.core.progress import Progress
-from korch_cli.core.record import Comparison, Verdict
+from korch_cli.core.record import Comparison, ContestantRecord, Verdict
 from korch_cli.emit import (
     PLAN_SCHEMA,
     build_model,
@@ -69,6 +69,8 @@ class Outcome:
         verdicts: the comparisons of outputs that were made.
         comparison: the timing end to end, if one was made.
         guilty: kernels that were left out because they failed, each with the reason.
+        contest: the plans that were timed against each other before that.
+        predicted_us: the sum of the kernels' times of the plan that `comparison` is about, if it has kernels.
     """
 
     built: Built | None
@@ -76,6 +78,8 @@ class Outcome:
     verdicts: tuple[Verdict, ...] = ()
     comparison: Comparison | None = None
     guilty: tuple[tuple[str, str], ...] = ()
+    contest: tuple[ContestantRecord, ...] = ()
+    predicted_us: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,14 +214,15 @@ class Delivery:
         """Keep a plan only if it is faster end to end than what ONNX Runtime makes of the input by default."""
         comparison = self._compared(built)
         ratio = comparison.ratios[0]
+        predicted_us = None if built.library is None else built.plan.cost_us
         if ratio.low > 1.0:
             reason = f"{ratio.value:.2f} times as fast as the input model, in {ratio.pairs} alternating blocks."
-            return Outcome(built, reason, comparison=comparison)
+            return Outcome(built, reason, comparison=comparison, predicted_us=predicted_us)
         reason = (
             f"The best plan is {ratio.value:.2f} times as fast as the input (95 % interval {ratio.low:.2f} to "
             f"{ratio.high:.2f}), which is no proof of a gain; the input is written unchanged."
         )
-        return Outcome(None, reason, comparison=comparison)
+        return Outcome(None, reason, comparison=comparison, predicted_us=predicted_us)
 
     def _compared(self, built: Built) -> Comparison:
         """Time both models in alternating blocks, as ONNX Runtime runs them by default.

@@ -100,6 +100,11 @@ class Laboratory:
         self._count_failures(digests)
         return {digest: self.cost(digest) for digest in digests}
 
+    def stored(self, digest: str) -> tuple[int, int]:
+        """Return how many kernels a candidate has, and of how many of them the store has figures."""
+        kernels = self._generated(self.cut(self.representatives[digest]))
+        return len(kernels), sum(self.bench.store.kernel(self._key(kernel)) is not None for kernel in kernels)
+
     def cost(self, digest: str) -> float:
         """Return the time of the best sound kernel of a measured digest in microseconds, infinite without one."""
         return min((r.timing.low_us for _, r in self.results[digest] if r.timing is not None), default=math.inf)

@@ -17,6 +17,7 @@ from korch_cli.core.progress import Progress
 from korch_cli.core.record import OptimizeRecord, Verdict
 from korch_cli.emit import read_plan, require_apart, staging
 from korch_cli.measure import ProfileStore, calibrate, machine_identity
+from korch_cli.pipeline.choice import BEST, Contestant, choose
 from korch_cli.pipeline.delivery import Built, Delivery, Outcome
 from korch_cli.pipeline.explanation import keep_program, program_of
 from korch_cli.pipeline.forced import force_search
@@ -47,7 +48,7 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
     """
     require_onnxruntime()
     require_apart(settings.source, settings.files)
-    clock = _Clock()
+    clock = Clock()
     document = None if settings.plan is None else read_plan(settings.plan)
     if document is not None and settings.plan is not None:
         digest = hashlib.sha256(settings.source.read_bytes()).hexdigest()
@@ -62,9 +63,9 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
             prepared = prepare(settings, Path(scratch))
         with clock("fission"):
             ways = find_ways(prepared.unrolled.flat, prepared.rewritten)
-        bench = _bench(settings, store, Path(scratch), ways.model)
+        bench = make_bench(settings, store, Path(scratch), ways.model)
         if document is None:
-            search = _search(settings, ways, prepared, bench, clock, progress)
+            search = find_candidates(settings, ways, prepared, bench, clock, progress)
             delivery = Delivery(settings, prepared, ways, search.laboratory, staged, progress)
             outcome, result = _deliver(search, delivery, clock)
             if outcome.built is None:
@@ -80,12 +81,12 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
     return summarize(settings, ways, search, result, outcome, written, environment, clock.seconds)
 
 
-def _search(
+def find_candidates(
     settings: Settings,
     ways: Ways,
     prepared: Prepared,
     bench: Bench,
-    clock: _Clock,
+    clock: Clock,
     progress: Progress,
 ) -> Search:
     """Find out what the machine can do and what ONNX Runtime takes; then enumerate what could be generated instead."""
@@ -104,7 +105,7 @@ def _search(
         return prepare_search(settings, ways, vendor, limits, bench, deadline, progress)
 
 
-def _deliver(search: Search, delivery: Delivery, clock: _Clock) -> tuple[Outcome, SearchResult]:
+def _deliver(search: Search, delivery: Delivery, clock: Clock) -> tuple[Outcome, SearchResult]:
     """Find a plan, build it and check it; leave out what fails and search again."""
     guilty: list[tuple[str, str]] = []
     outcome = Outcome(None, "")
@@ -121,8 +122,10 @@ def _deliver(search: Search, delivery: Delivery, clock: _Clock) -> tuple[Outcome
         with clock("verify"):
             verdicts = delivery.verify(built)
         if all(verdict.passed for verdict in verdicts):
-            outcome = _judged(delivery, built, clock)
-            return replace(outcome, verdicts=verdicts, guilty=tuple(guilty)), result
+            best = Contestant(BEST, built, verdicts)
+            best, contest = (best, ()) if forced else choose(search, best, delivery, clock)
+            outcome = _judged(delivery, best.built, clock)
+            return replace(outcome, verdicts=best.verdicts, guilty=tuple(guilty), contest=contest), result
         with clock("verify"):
             blamed = delivery.blame(built)
             own = None if blamed else delivery.excused(verdicts)
@@ -138,7 +141,7 @@ def _deliver(search: Search, delivery: Delivery, clock: _Clock) -> tuple[Outcome
     return replace(outcome, guilty=tuple(guilty)), result
 
 
-def _without_kernels(search: Search, delivery: Delivery, outcome: Outcome, clock: _Clock) -> Outcome:
+def _without_kernels(search: Search, delivery: Delivery, outcome: Outcome, clock: Clock) -> Outcome:
     """Deliver the best plan without kernels, or the rewritten model, if that is faster than the input."""
     tried: list[Plan] = []
     for plan in (search.without_kernels(), delivery.rewritten()):
@@ -149,18 +152,18 @@ def _without_kernels(search: Search, delivery: Delivery, outcome: Outcome, clock
         if alone.built is not None:
             alone = replace(_judged(delivery, alone.built, clock), verdicts=alone.verdicts)
         if alone.built is not None:
-            return replace(alone, guilty=outcome.guilty)
+            return replace(alone, guilty=outcome.guilty, contest=outcome.contest)
     return outcome
 
 
-def _rebuilt(plan: Plan, delivery: Delivery, clock: _Clock) -> Outcome:
+def _rebuilt(plan: Plan, delivery: Delivery, clock: Clock) -> Outcome:
     """Build a given plan and check it; nothing is timed."""
     if not plan.kernels:
         return Outcome(None, "The plan leaves the model as it is.")
     return _checked(plan, delivery, clock)
 
 
-def _checked(plan: Plan, delivery: Delivery, clock: _Clock) -> Outcome:
+def _checked(plan: Plan, delivery: Delivery, clock: Clock) -> Outcome:
     """Build a plan and compare its outputs."""
     with clock("build"):
         built = delivery.build(plan)
@@ -172,7 +175,7 @@ def _checked(plan: Plan, delivery: Delivery, clock: _Clock) -> Outcome:
     return Outcome(built, _REBUILT, verdicts if own is None else (*verdicts, own))
 
 
-def _judged(delivery: Delivery, built: Built, clock: _Clock) -> Outcome:
+def _judged(delivery: Delivery, built: Built, clock: Clock) -> Outcome:
     if delivery.settings.force_fusion:
         return Outcome(built, _FORCED.format(len(built.bodies)))
     with clock("compare"):
@@ -195,7 +198,8 @@ _DIFFERENT = "The optimised outputs differ from the input's by more than the tol
 _UNCOMPARABLE = "The outputs could not be compared, so the input is written unchanged. {}"
 
 
-def _bench(settings: Settings, store: ProfileStore, scratch: Path, model: Model) -> Bench:
+def make_bench(settings: Settings, store: ProfileStore, scratch: Path, model: Model) -> Bench:
+    """Return what measurements for a model depend on. Raises MissingError without a compiler."""
     return Bench(
         compiler=find_compiler(settings.compiler),
         store=store,
@@ -209,7 +213,7 @@ def _bench(settings: Settings, store: ProfileStore, scratch: Path, model: Model)
 
 
 @dataclass(slots=True)
-class _Clock:
+class Clock:
     """Wall time by stage."""
 
     start: float = field(default_factory=time.monotonic)
@@ -217,6 +221,7 @@ class _Clock:
 
     @contextmanager
     def __call__(self, stage: str) -> Iterator[None]:
+        """Count the time of this block to a stage."""
         start = time.monotonic()
         try:
             yield

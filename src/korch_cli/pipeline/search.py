@@ -91,22 +91,28 @@ class Search:
         """Return what the best plan in each of several ways to write the model costs, in microseconds by name."""
         if len(ways.members) == 1:
             return {}
-        priced = list(self.vendor)
-        for candidate in self.candidates.candidates:
-            known = candidate.digest in self.laboratory.results and candidate.digest not in self.excluded
-            if known and math.isfinite(cost_us := self.laboratory.cost(candidate.digest)):
-                priced.append(Priced(candidate, cost_us))
-        found = {}
+        priced, found = self.prices(), {}
         for at, way in enumerate(ways.members):
             own = [p for p in priced if ways.holds(at, p.candidate)]
             found[way.name] = solve(self.graph, own, time_limit_s=self.settings.solver_time_s).cost_us
         return found
+
+    def prices(self) -> list[Priced]:
+        """Return all that has a measured price: ONNX Runtime's own kernels, and the generated ones that can be used."""
+        known = {d: self.laboratory.cost(d) for d in self.laboratory.results if d not in self.excluded}
+        generated = (Priced(c, known[c.digest]) for c in self.candidates.candidates if c.digest in known)
+        return [*self.vendor, *(p for p in generated if math.isfinite(p.cost_us))]
 
     def recall(self) -> dict[str, float]:
         """Return the times of the kernels that an earlier search for the same measured, in microseconds by digest."""
         earlier = self.laboratory.bench.store.read(self._key(), _decoded)
         digests = [] if earlier is None else [d for d in earlier.digests if d in self.bounds]
         return self.laboratory.measure(digests)
+
+    def was_searched(self) -> bool:
+        """Whether an earlier search for the same came to its end with limits like these."""
+        earlier = self.laboratory.bench.store.read(self._key(), _decoded)
+        return earlier is not None and earlier.budget_s >= self.settings.budget_s and earlier.gap <= self.settings.gap
 
     def _key(self) -> str:
         digests = hashlib.sha256("\n".join(c.digest for c in self.candidates.candidates).encode()).hexdigest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+import statistics
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import CandidateKind
 from korch_cli.core.model import Model
 from korch_cli.core.primitive import Linear, Opaque
-from korch_cli.core.record import KernelRecord, OptimizeRecord, SearchRecord
+from korch_cli.core.record import KernelRecord, OptimizeRecord, Prediction, SearchRecord
 from korch_cli.pipeline.delivery import Outcome
 from korch_cli.pipeline.search import Search
 from korch_cli.pipeline.settings import Settings
@@ -44,11 +45,13 @@ def summarize(
         kernels=_kernel_records(ways.model, search, outcome),
         verdicts=outcome.verdicts,
         comparison=outcome.comparison,
-        opaque=_opaque(ways.members[0]),
+        opaque=opaque_operators(ways.members[0]),
         guilty=outcome.guilty,
         notes=(*ways.model.notes, *search.laboratory.bench.store.notes),
         environment=dict(environment),
         seconds=dict(seconds),
+        contest=outcome.contest,
+        prediction=_prediction(outcome),
     )
 
 
@@ -82,6 +85,13 @@ def why_nothing_is_faster(graph: PrimitiveGraph, result: SearchResult) -> str:
     )
 
 
+def _prediction(outcome: Outcome) -> Prediction | None:
+    if outcome.comparison is None or outcome.predicted_us is None:
+        return None
+    measured_us = statistics.median(outcome.comparison.samples[1].times_us)
+    return Prediction(outcome.predicted_us, measured_us, outcome.predicted_us / measured_us)
+
+
 def _search_record(ways: Ways, search: Search, result: SearchResult) -> SearchRecord:
     plan = result.plan
     timed = not search.settings.force_fusion and search.settings.plan is None
@@ -100,6 +110,7 @@ def _search_record(ways: Ways, search: Search, result: SearchResult) -> SearchRe
         bound_us=plan.bound_us,
         gap=plan.gap,
         solve_seconds=result.solve_seconds,
+        tried=len(search.laboratory.results),
         alone_us=search.alone(ways) if timed else {},
     )
 
@@ -131,6 +142,7 @@ def _kernel_records(model: Model, search: Search, outcome: Outcome) -> tuple[Ker
     return tuple(sorted(records, key=lambda r: (-r.time_us * r.uses, r.name)))
 
 
-def _opaque(way: Way) -> tuple[tuple[str, int, str], ...]:
+def opaque_operators(way: Way) -> tuple[tuple[str, int, str], ...]:
+    """Return type, count and reason of the operators that were left alone."""
     left = Counter((way.model.operators[o].op_type, sentence) for o, sentence in way.graph.refusals.items())
     return tuple((op_type, count, sentence) for (op_type, sentence), count in sorted(left.items()))
