@@ -163,15 +163,15 @@ def _read(tensors: _Tensors, profile: VendorProfile) -> _Reading:
     reading = _Reading(names, set())
     present = frozenset(name for node in profile.nodes for name in (*node.outputs, *_named_outputs(tensors, node)))
     for node in profile.nodes:
+        # The plain tensor keeps the model's name, which tells what the blocked one is, better than a node's name does.
+        if node.op_type == "ReorderOutput" and node.outputs[0] in names:
+            names.setdefault(node.inputs[0], names[node.outputs[0]])
+    for node in profile.nodes:
         if node.op_type == "ReorderInput":
             reading.blocked.update(node.outputs)
             if node.inputs[0] in names:
                 names[node.outputs[0]] = names[node.inputs[0]]
-        elif node.op_type == "ReorderOutput":
-            # The plain tensor keeps the model's name, which tells what the blocked one is.
-            if node.outputs[0] in names:
-                names.setdefault(node.inputs[0], names[node.outputs[0]])
-        elif node.domain == _NCHWC or any(name in reading.blocked for name in node.inputs):
+        elif node.op_type != "ReorderOutput" and _is_blocked(reading, node):
             reading.blocked.update(node.outputs)
             meant = _named_outputs(tensors, node)
             if len(meant) == 1:
@@ -179,6 +179,10 @@ def _read(tensors: _Tensors, profile: VendorProfile) -> _Reading:
                 meant = (_absorbed(tensors, meant[0], known, present),)
             names.update((o, m) for o, m in zip(node.outputs, meant, strict=False) if o not in names)
     return reading
+
+
+def _is_blocked(reading: _Reading, node: VendorNode) -> bool:
+    return node.domain == _NCHWC or any(name in reading.blocked for name in node.inputs)
 
 
 def _absorbed(tensors: _Tensors, name: str, known: set[str], present: frozenset[str]) -> str:

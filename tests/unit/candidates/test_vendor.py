@@ -170,11 +170,15 @@ def test_conversions_have_the_price_that_was_seen_or_one_by_size(model: Model) -
 
 def test_a_large_conversion_tells_what_others_take(model: Model) -> None:
     reorder = node("ReorderOutput_token_4", "ReorderOutput", ["u1"], ["r1"], 34.0)
-    found = conversions(model, VendorProfile((*BLOCKED.nodes[:2], reorder, *BLOCKED.nodes[2:]), 174.0))
+    profile = VendorProfile((*BLOCKED.nodes[:2], reorder, *BLOCKED.nodes[2:]), 174.0)
+    found = conversions(model, profile)
     assert found["r1:blocked", "r1:plain"] == 34.0
     assert found["r0:blocked", "r0:plain"] == pytest.approx(34.0)
     assert found["c1:blocked", "c1:plain"] == pytest.approx(34.0)
     assert found["p:plain", "p:blocked"] == pytest.approx(2.0 + 32.0 / 1024)
+    # What is converted is known by name, so that the node before it covers all that leads there.
+    groups = by_operators(model, vendor_candidates(model, fission(model), profile, PLAIN))
+    assert groups["conv1", "add1", "relu1"].cost_us == 80.0
 
 
 def test_what_cannot_be_mapped_is_left_out_and_the_rest_is_not(model: Model) -> None:
