@@ -80,7 +80,7 @@ def choose(
     if held is None:
         if time.monotonic() < search.deadline:
             known += _challengers(search, best.built.plan, delivery, clock)
-        known.sort(key=lambda contestant: (contestant.custom_nodes, contestant is best))
+        known.sort(key=lambda contestant: (contestant.custom_nodes, contestant is not best))
         contest = Contest((), ())
         if len(known) > 1:
             delivery.progress.stage(f"Timing {len(known)} plans end to end")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from korch_cli.core.progress import Progress
 from korch_cli.core.record import DryRunRecord
-from korch_cli.measure import ProfileStore, copy_store, default_folder
+from korch_cli.measure import ProfileStore, chosen_folder, copy_store
 from korch_cli.pipeline.optimize import Clock, find_candidates, make_bench
 from korch_cli.pipeline.prepare import prepare
 from korch_cli.pipeline.search import Search
@@ -40,7 +40,7 @@ def dry_run(settings: Settings, progress: Progress) -> DryRunRecord:
     with tempfile.TemporaryDirectory(prefix="korch-") as scratch:
         folder = Path(scratch)
         copy = folder / "store"
-        note = copy_store(default_folder(), copy)
+        note = copy_store(chosen_folder(), copy)
         store = ProfileStore(copy)
         try:
             progress.stage("Loading the model")

@@ -12,6 +12,8 @@ from korch_cli.report.verdict import summarize_verdict
 
 _SHOWN_KERNELS = 8
 _SHOWN_NODES = 3
+_DENSE = ("body: beyond the share of its seed", "body: more candidates than the limit")
+"""How the enumeration counts what it left out because there was too much of it."""
 
 
 def render_optimize(record: OptimizeRecord, *, verbose: bool = False) -> str:
@@ -47,6 +49,7 @@ def _search(record: OptimizeRecord) -> list[str]:
         f"{_share(search.tried, search.distinct)} of the distinct candidates tried",
         f"  solver: {search.solver_status} (gap {search.gap:.1%}) in {format_seconds(search.solve_seconds)}, "
         f"{count(search.rounds, 'round')} · plan {format_us(search.plan_us)}, bound {format_us(search.bound_us)}",
+        *_limited(search),
         *_alone(search),
     ]
 
@@ -57,6 +60,12 @@ def _alone(search: SearchRecord) -> list[str]:
         return []
     each = ", ".join(f"{name} {format_us(cost_us)}" for name, cost_us in search.alone_us.items())
     return [f"  without alternatives: {each}; together {format_us(search.plan_us)}"]
+
+
+def _limited(search: SearchRecord) -> list[str]:
+    """Say where regions were too dense to look at all of them: the bound holds for what was looked at."""
+    left = sum(search.rejected.get(reason, 0) for reason in _DENSE)
+    return [f"  dense regions: {count(left, 'set')} of primitives beyond the limits were not looked at"] if left else []
 
 
 def _share(part: int, whole: int) -> str:
