@@ -42,7 +42,7 @@ class _Attention:
 @rule(
     "softmax(s Q Kᵀ + M) V, heads apart = attention",
     Kind.REASSOCIATES,
-    declines="Attention whose softmax is guarded against rows without any finite score (IsNaN, Where) stays written out: "
+    declines="Attention guarded against rows without any finite score (IsNaN, Where) stays written out: "
     "MultiHeadAttention has no such guard.",
     contrib=True,
 )

@@ -12,7 +12,6 @@ from korch_cli.algebra.rule import Kind, rule
 from korch_cli.algebra.surgery import Place, Surgery
 from korch_cli.core.types import DType
 
-
 _FIRST_BROADCAST = 8
 _LARGE = 20
 """The gate is 1, to the last bit of float64, for any operand above this."""

@@ -32,7 +32,7 @@ class _Part:
 @rule(
     "W * concat(resize(x), z) = resize(V * x) + U * z",
     Kind.REASSOCIATES,
-    declines="A convolution behind an interpolation that takes values from outside of its operand (tf_crop_and_resize), "
+    declines="A convolution behind an interpolation that takes values from outside (tf_crop_and_resize), "
     "or whose other readers need the larger tensor, stays where it is.",
 )
 def convolve_before_resize(surgery: Surgery) -> int:
@@ -49,7 +49,7 @@ def convolve_before_resize(surgery: Surgery) -> int:
             continue
         parts = _parts(surgery, node.input[0], product.inputs)
         if parts is not None and _gain(surgery, node, parts) >= _LEAST_GAIN:
-            surgery.replace(place, _split(surgery, place, product, parts))
+            surgery.replace(place, _split(surgery, product, parts))
             count += 1
     return count
 
@@ -66,7 +66,9 @@ def _parts(surgery: Surgery, name: str, channels: int) -> list[_Part] | None:
             return None
         resize = surgery.made_by(part, "Resize", "Upsample")
         moved = resize is not None and _moves(surgery, resize)
-        parts.append(_Part(resize.input[0] if moved and resize is not None else part, resize if moved else None, shape[1]))
+        parts.append(
+            _Part(resize.input[0] if moved and resize is not None else part, resize if moved else None, shape[1])
+        )
     if not any(part.resize for part in parts) or sum(part.channels for part in parts) != channels:
         return None
     return parts
@@ -116,7 +118,7 @@ def _may_move(surgery: Surgery, place: Place) -> bool:
     return node.op_type == "Conv" and not node.domain and is_pointwise(node) and surgery.is_constant(node.input[1])
 
 
-def _split(surgery: Surgery, place: Place, product: Product, parts: Sequence[_Part]) -> list[onnx.NodeProto]:
+def _split(surgery: Surgery, product: Product, parts: Sequence[_Part]) -> list[onnx.NodeProto]:
     node = product.node
     result = surgery.types[node.output[0]]
     smallest = min(range(len(parts)), key=lambda i: math.prod(surgery.types[parts[i].source].shape))

@@ -55,9 +55,6 @@ def rule(name: str, kind: Kind, *, declines: str = "", contrib: bool = False) ->
     return enter
 
 
-def rules() -> tuple[Rule, ...]:
-    """Return the whole table in the order in which rules are tried."""
-    from korch_cli.algebra import families
-
-    assert families
+def entered() -> tuple[Rule, ...]:
+    """Return what has been entered, in order; `families` is what enters everything."""
     return tuple(_RULES)

@@ -30,7 +30,7 @@ class Surgery:
         reserved: tensors whose makers stay as they are, for ONNX Runtime recognises what they are a part of.
     """
 
-    def __init__(self, model: Model, accepts: Accepts = lambda op_type, dtype: False) -> None:
+    def __init__(self, model: Model, accepts: Accepts) -> None:
         assert isinstance(model.proto, onnx.ModelProto)
         self.model = model
         self.types: dict[str, TensorType] = dict(model.types)
@@ -39,8 +39,8 @@ class Surgery:
         self.reserved: set[str] = set()
         self._proto = onnx.ModelProto()
         self._proto.CopyFrom(model.proto)
-        self._groups: list[dict[int, onnx.NodeProto]] = [{i: n} for i, n in enumerate(self._proto.graph.node)]
-        self._serial = len(self._groups)
+        self._groups: list[dict[int, onnx.NodeProto]] = [{0: node} for node in self._proto.graph.node]
+        self._serial = 1
         self._new: dict[str, Array] = {}
         self._made: list[str] = []
         self._seen = {*model.outputs, *(name for operator in model.operators for name in operator.captures)}
@@ -130,6 +130,11 @@ class Surgery:
         self.types[name] = TensorType(dtype, tuple(array.shape))
         return name
 
+    def replace_constant(self, old: str, array: Array) -> str:
+        """Return the name of a new constant for the one node that reads `old`; others keep `old`."""
+        self._new.pop(old, None)
+        return self.add_constant(old, array)
+
     def replace(self, place: Place, nodes: Sequence[onnx.NodeProto]) -> None:
         """Put nodes where one was; what nobody reads any more goes."""
         old = self._take(place)
@@ -147,6 +152,13 @@ class Surgery:
                 self._enter((i, j), node)
         for name in old.input:
             self.drop_dead(name)
+
+    def take_over(self, node: onnx.NodeProto, place: Place) -> None:
+        """Let a node make what the only reader of its result made, which goes."""
+        result = self._take(place).output[0]
+        del self._groups[place[0]][place[1]]
+        node.output[0] = result
+        self.changed()
 
     def read_instead(self, old: str, new: str) -> None:
         """Let all nodes that read a tensor read another one, which has to be made before the first of them."""

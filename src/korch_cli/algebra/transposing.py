@@ -205,7 +205,9 @@ def _operands(node: onnx.NodeProto) -> Sequence[str]:
 def _commutes(surgery: Surgery, node: onnx.NodeProto) -> bool:
     """Whether a node can work on transposed operands."""
     shapes = [surgery.shape(name) for name in (*_operands(node), *node.output)]
-    if node.domain or node.op_type == "Transpose" or _kind(node) not in _FLIPS or any(shape is None for shape in shapes):
+    if node.domain or node.op_type == "Transpose" or _kind(node) not in _FLIPS:
+        return False
+    if any(shape is None for shape in shapes):
         return False
     rank = len(shapes[-1] or ())
     if rank < 3:
