@@ -77,6 +77,14 @@ def test_a_model_of_any_type_has_a_profile(tmp_path: Path, text: str, feeds: dic
     assert times.total_us > 0
 
 
+@pytest.mark.parametrize("declared", ["float[6]", "float[1, 5]", "float[2, 3, 1]", "float[a]"])
+def test_a_model_that_declares_a_false_shape_has_a_profile(tmp_path: Path, declared: str) -> None:
+    text = f"(float[6] x, int64[2] shape) => ({declared} y) {{ y = Reshape(x, shape) }}"
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> g {text}'), tmp_path / "m.onnx")
+    feeds = {"x": np.ones(6, np.float32), "shape": np.array([2, 3])}
+    assert profile_model(tmp_path / "m.onnx", feeds, threads=1, optimize=False, folder=tmp_path, seconds=0.1).times_us
+
+
 def test_a_model_that_does_not_run_is_the_users(model: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"model\.onnx"):
         profile_model(model, {}, threads=1, optimize=False, folder=tmp_path, seconds=0.1)
