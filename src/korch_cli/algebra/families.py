@@ -8,4 +8,6 @@ from korch_cli.algebra import resizing as resizing  # isort: skip
 from korch_cli.algebra import composing as composing  # isort: skip
 from korch_cli.algebra import transposing as transposing  # isort: skip
 from korch_cli.algebra import folding as folding  # isort: skip
+from korch_cli.algebra import gates as gates  # isort: skip
+from korch_cli.algebra import blocked as blocked  # isort: skip
 from korch_cli.algebra.rule import entered as entered

@@ -15,8 +15,8 @@ from korch_cli.algebra.rule import Kind, rule
 from korch_cli.algebra.surgery import Place, Surgery
 from korch_cli.core.types import Array, TensorType
 
-_LEAST_GAIN = 1.25
-"""What is moved has to save at least a fifth of the products; sums and smaller convolutions cost something too."""
+_LEAST_GAIN = 2.0
+"""At least half of the products have to be saved; sums and smaller convolutions cost something too."""
 _KEEPING_SUMS = ("nearest", "linear", "cubic")
 
 
