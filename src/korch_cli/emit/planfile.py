@@ -26,6 +26,8 @@ def plan_document(
     domain: str | None,
     graph: PrimitiveGraph,
     shapes: Mapping[str, Sequence[int]],
+    *,
+    portable: bool = False,
 ) -> str:
     """Return what was written and why, as JSON with sorted keys.
 
@@ -45,6 +47,7 @@ def plan_document(
         domain: of the custom operators.
         graph: the primitives of the model.
         shapes: what the inputs were bound to.
+        portable: whether nodes were rewritten in ONNX's own domain alone; a field of this name says so if it is true.
     """
     document: dict[str, object] = {
         "schema": PLAN_SCHEMA,
@@ -63,6 +66,7 @@ def plan_document(
             "shapes": {name: list(shape) for name, shape in shapes.items()},
             "sequence": list(_sequence(model, plan, kernels, graph)),
         }
+        document |= {"portable": True} if portable else {}
     return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -300,4 +300,5 @@ class Delivery:
         whole, flat = self.prepared.unrolled.model, self.prepared.unrolled.flat
         shapes = {name: whole.types[name].shape for name in whole.inputs}
         plan, kernels, domain = (None, {}, None) if built is None else (built.plan, built.kernels, built.domain)
-        return plan_document(flat, source, outcome.reason, plan, kernels, domain, self.graph, shapes)
+        portable = self.settings.portable
+        return plan_document(flat, source, outcome.reason, plan, kernels, domain, self.graph, shapes, portable=portable)

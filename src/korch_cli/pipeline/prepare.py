@@ -72,7 +72,7 @@ def prepare(settings: Settings, folder: Path) -> Prepared:
     _check_runs(whole, settings)
     random = dict(_random(model))
     compared = _compared(model, whole, random, settings, folder / "compared.onnx")
-    base = _simplified(model)
+    base = _simplified(model, settings)
     without: set[str] = set()
     for _ in range(_ATTEMPTS):
         unrolled = unroll(base, without)
@@ -94,8 +94,8 @@ def prepare(settings: Settings, folder: Path) -> Prepared:
     return Prepared(UnrolledModel(base, base, ()), base is not model, whole, flat, random, compared, flat_compared)
 
 
-def _simplified(model: Model) -> Model:
-    found = simplify(model)
+def _simplified(model: Model, settings: Settings) -> Model:
+    found = simplify(model, portable=settings.portable)
     return model if found is None else reload(model, found.proto, found.sentence)
 
 
