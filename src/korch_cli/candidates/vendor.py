@@ -259,6 +259,8 @@ def _clusters(reading: _Reading, profile: VendorProfile) -> list[list[VendorNode
 def _singles(tensors: _Tensors, groups: Iterable[_Group], alone: set[int], plain: VendorProfile) -> Iterator[Priced]:
     """Every operator by itself that is no group of its own."""
     times = {node.name: node.time_us for node in plain.nodes}
+    # An operator that ONNX Runtime has no kernel for is several nodes, and none of them has its name.
+    split = {g.operators[0]: g.time_us for g in _groups(tensors, plain) if len(g.operators) == 1}
     around: dict[int, _Group] = {}
     for group in groups:
         linear = [o for o in group.operators if _is_linear(tensors, o)]
@@ -272,7 +274,8 @@ def _singles(tensors: _Tensors, groups: Iterable[_Group], alone: set[int], plain
             # The product is nearly all of its group's work, and only the group says how it runs in place.
             yield Priced(_as_in_group(tensors, candidate, around[operator]), around[operator].time_us)
         else:
-            yield Priced(candidate, times.get(tensors.model.operators[operator].name, _UNSEEN_US))
+            time_us = times.get(tensors.model.operators[operator].name, split.get(operator, _UNSEEN_US))
+            yield Priced(candidate, time_us)
 
 
 def _as_in_group(tensors: _Tensors, candidate: Candidate, group: _Group) -> Candidate:

@@ -26,7 +26,7 @@ from korch_cli.cli.options import (
     tolerance_flags,
     write_report,
 )
-from korch_cli.cli.values import Duration, bindings_of
+from korch_cli.cli.values import Duration, Number, bindings_of
 from korch_cli.core.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 @tolerance_flags
 @click.option(
     "--gap",
-    type=click.FloatRange(min=0, max=1),
+    type=Number(min=0, max=1),
     default=0.02,
     help="Stop the search when its plan is proven to be within this share of the best.",
 )

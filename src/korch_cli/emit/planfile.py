@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,4 +120,68 @@ def read_plan(path: Path) -> dict[str, Any]:
         raise UsageError("the plan is no JSON document", where=str(path)) from error
     if not isinstance(document, dict) or document.get("schema") != PLAN_SCHEMA:
         raise UsageError(f"this is no plan: its schema is not {PLAN_SCHEMA!r}", where=str(path))
+    needed = _FORM | _BUILT_FORM if document.get("changed") is True else _FORM
+    damaged = next((key for key, sound in needed.items() if not sound(document.get(key))), None)
+    if (
+        damaged is None
+        and needed is not _FORM
+        and not _named_kernels(document) <= {kernel["name"] for kernel in document["kernels"]}
+    ):
+        damaged = "sequence"
+    if damaged is not None:
+        hint = "search again, without --from-plan"
+        raise UsageError(f"the plan is damaged: its {damaged!r} is not what korch writes", where=str(path), hint=hint)
     return document
+
+
+def _named_kernels(document: Mapping[str, Any]) -> set[str]:
+    return {step["kernel"] for step in document.get("sequence", ()) if "nodes" not in step}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(name, str) for name in value)
+
+
+def _are_shapes(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(shape, list) and all(type(extent) is int and extent >= 0 for extent in shape)
+        for shape in value.values()
+    )
+
+
+def _are_kernels(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(entry, dict) and _is_text(entry.get("name")) and _is_number(entry.get("time_us")) for entry in value
+    )
+
+
+def _are_steps(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(step, dict)
+        and (_are_names(step.get("nodes")) or (_are_names(step.get("values")) and _is_text(step.get("kernel"))))
+        for step in value
+    )
+
+
+_FORM: dict[str, Callable[[object], bool]] = {
+    "model_sha256": _is_text,
+    "changed": lambda value: isinstance(value, bool),
+}
+"""What every plan must hold."""
+_BUILT_FORM: dict[str, Callable[[object], bool]] = {
+    "shapes": _are_shapes,
+    "kernels": _are_kernels,
+    "sequence": _are_steps,
+    "cost_us": _is_number,
+    "bound_us": _is_number,
+    "status": _is_text,
+}
+"""What a plan that changes the model must hold besides, to be built again."""

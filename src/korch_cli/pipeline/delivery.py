@@ -219,6 +219,9 @@ class Delivery:
     def _compared(self, built: Built) -> Comparison:
         """Time both models in alternating blocks, as ONNX Runtime runs them by default.
 
+        A gain has to show twice, because processes differ and a busy machine favours one of two equal models now and
+        then; the worse result counts.
+
         The figures stay in the store, so that the same two models on the same machine get the same answer again.
         """
         store, identity = self.laboratory.bench.store, self.laboratory.bench.identity
@@ -234,10 +237,17 @@ class Delivery:
             Subject("input", whole.path, None, optimize=True),
             Subject("output", built.model, built.library, optimize=True),
         )
+        comparison = self._timed(subjects)
+        if comparison.ratios[0].low > 1.0:
+            comparison = min(comparison, self._timed(subjects), key=lambda found: found.ratios[0].low)
+        return store.keep(key, encode_comparison(comparison), decode_comparison)
+
+    def _timed(self, subjects: Sequence[Subject]) -> Comparison:
+        """Time the input and a plan, each in a fresh process; longer where the first blocks leave it open."""
         for seconds in _COMPARE_SECONDS:
             comparison = compare_speed(
                 subjects,
-                whole.feeds[0],
+                self.prepared.whole.feeds[0],
                 threads=self.settings.threads,
                 seconds=seconds,
                 progress=self.progress,
@@ -245,7 +255,7 @@ class Delivery:
             ratio = comparison.ratios[0]
             if not ratio.low <= 1.0 < ratio.high:
                 break
-        return store.keep(key, encode_comparison(comparison), decode_comparison)
+        return comparison
 
     def write(self, outcome: Outcome) -> tuple[Path, ...]:
         """Move the files to where they belong, all or none; return their paths, the model first."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper
 
@@ -18,6 +19,7 @@ from korch_cli.emit import save_model
 from korch_cli.fission import fission
 from korch_cli.load import load, vendor_profile
 from korch_cli.measure import profile_model
+from korch_cli.pipeline.prices import measured_profile
 from korch_cli.solve import check_plan, solve
 
 NCHWC = "com.microsoft.nchwc"
@@ -182,3 +184,19 @@ def test_nodes_joined_by_a_tensor_of_their_own_are_one_group(model: Model) -> No
     )
     found = by_operators(model, vendor_candidates(model, graph, joined, PLAIN))
     assert found["softmax",].cost_us == 3.0
+
+
+@pytest.mark.parametrize("optimize", [False, True])
+def test_an_operator_that_onnxruntime_replaces_by_others_costs_what_they_do(tmp_path: Path, optimize: bool) -> None:
+    """Mish has no kernel: ONNX Runtime runs Softplus, Tanh and Mul, which have no names."""
+    text = "(float[1, 16, 64, 64] x) => (float[1, 16, 64, 64] y) { a = Abs(x) b = Mish(a) y = Neg(b) }"
+    path = tmp_path / "mish.onnx"
+    save_model(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 18]> g {text}'), tmp_path, path)
+    model = load(path, Bindings({}, {}))
+    prepared = tmp_path / "prepared.onnx"
+    save_model(model.proto, tmp_path, prepared)
+    feeds = {"x": np.ones((1, 16, 64, 64), np.float32)}
+    profile = measured_profile(prepared, feeds, threads=1, folder=tmp_path, optimize=optimize)
+    priced = vendor_candidates(model, fission(model), profile, profile)
+    price = {model.operators[p.candidate.operators[0]].op_type: p.cost_us for p in priced}
+    assert price["Mish"] > 2 * price["Neg"] > 0

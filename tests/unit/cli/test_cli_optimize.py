@@ -180,6 +180,15 @@ def test_a_report_goes_into_a_pipe_or_a_device_and_leaves_it_there(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.onnx", "pipe"]
 
 
+@pytest.mark.parametrize("number", ["nan", "inf", "-1", "1e999"])
+@pytest.mark.parametrize("flag", ["--rtol", "--atol", "--gap"])
+def test_a_number_is_finite_and_not_negative(
+    invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path, flag: str, number: str
+) -> None:
+    assert invoke("optimize", model, "-o", tmp_path / "out.onnx", f"{flag}={number}").exit_code == 2
+    assert pipeline.settings is None
+
+
 def test_a_missing_model_is_a_bad_model(invoke: Invoke, pipeline: SimpleNamespace, tmp_path: Path) -> None:
     result = invoke("optimize", tmp_path / "none.onnx", "-o", tmp_path / "out.onnx")
     assert result.exit_code == 3
