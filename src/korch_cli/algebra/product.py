@@ -172,3 +172,10 @@ def _is_padded(node: onnx.NodeProto) -> bool:
     if node.op_type != "Conv":
         return False
     return any(_attribute(node, "pads", ())) or _attribute(node, "auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID")
+
+
+def is_pointwise(node: onnx.NodeProto) -> bool:
+    """Whether a Conv works on each position alone: width 1, no groups, no padding and no steps."""
+    if _attribute(node, "group", 1) != 1 or _is_padded(node) or any(s != 1 for s in _attribute(node, "strides", ())):
+        return False
+    return all(extent == 1 for extent in _attribute(node, "kernel_shape", (0,)))

@@ -70,6 +70,11 @@ if TYPE_CHECKING:
     "--from-plan", metavar="PLAN", type=MODEL, default=None, help="Build this plan again, without search and timing."
 )
 @click.option(
+    "--portable",
+    is_flag=True,
+    help="Where nodes are written as other operators, use those of ONNX alone, none of ONNX Runtime's own.",
+)
+@click.option(
     "--force-fusion", is_flag=True, help="For tests: fuse all that can be generated, whatever it costs; time nothing."
 )
 @click.option(
@@ -98,6 +103,7 @@ def optimize(
     max_kernel_size: int,
     cxx: str | None,
     from_plan: Path | None,
+    portable: bool,
     force_fusion: bool,
     dry_run: bool,
     form: str,
@@ -132,6 +138,7 @@ def optimize(
         max_primitives=max_kernel_size,
         compiler=cxx,
         plan=from_plan,
+        portable=portable,
         force_fusion=force_fusion,
     )
     with show_progress(quiet=quiet) as progress:

@@ -27,6 +27,8 @@ def plan_document(
     graph: PrimitiveGraph,
     shapes: Mapping[str, Sequence[int]],
     ways: Sequence[str] = ("written",),
+    *,
+    portable: bool = False,
 ) -> str:
     """Return what was written and why, as JSON with sorted keys.
 
@@ -48,6 +50,7 @@ def plan_document(
         graph: the primitives of the model.
         shapes: what the inputs were bound to.
         ways: names of the ways of writing the model, by the number that candidates have for them.
+        portable: whether nodes were rewritten in ONNX's own domain alone; a field of this name says so if it is true.
     """
     document: dict[str, object] = {
         "schema": PLAN_SCHEMA,
@@ -66,6 +69,7 @@ def plan_document(
             "shapes": {name: list(shape) for name, shape in shapes.items()},
             "sequence": list(_sequence(model, plan, kernels, graph, ways)),
         }
+        document |= {"portable": True} if portable else {}
     return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -324,5 +324,7 @@ class Delivery:
         shapes = {name: whole.types[name].shape for name in whole.inputs}
         plan, kernels, domain = (None, {}, None) if built is None else (built.plan, built.kernels, built.domain)
         names = [way.name for way in self.ways.members]
-        ways = self.ways
-        return plan_document(ways.model, source, outcome.reason, plan, kernels, domain, ways.graph, shapes, names)
+        ways, portable = self.ways, self.settings.portable
+        return plan_document(
+            ways.model, source, outcome.reason, plan, kernels, domain, ways.graph, shapes, names, portable=portable
+        )

@@ -52,7 +52,8 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
     document = None if settings.plan is None else read_plan(settings.plan)
     if document is not None and settings.plan is not None:
         digest = hashlib.sha256(settings.source.read_bytes()).hexdigest()
-        settings = replace(settings, bindings=bindings_of_plan(document, settings.bindings, digest, settings.plan))
+        bindings = bindings_of_plan(document, settings.bindings, digest, settings.plan)
+        settings = replace(settings, bindings=bindings, portable=bool(document.get("portable", False)))
     with (
         staging(settings.output.parent) as staged,
         tempfile.TemporaryDirectory(prefix="korch-") as scratch,

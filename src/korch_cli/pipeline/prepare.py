@@ -111,7 +111,7 @@ def _unrolled(model: Model, whole: Runnable, settings: Settings, folder: Path) -
 
 def _rewritten(model: Model, flat: Runnable, settings: Settings, path: Path) -> tuple[Model | None, Runnable | None]:
     """Return a flat model in another way, and that as a file; None where there is no other that runs."""
-    found = simplify(model)
+    found = simplify(model, portable=settings.portable)
     if found is None:
         return None, None
     rewritten = reload(model, found.proto, found.sentence)

@@ -44,7 +44,7 @@ def test_flags_reach_the_pipeline(invoke: Invoke, pipeline: SimpleNamespace, mod
     output = tmp_path / "out.onnx"
     flags = "--dim batch=1 --dim p2o.Dim.0=7 --shape x=1x3x48x320 --shape a=b=4 --threads 3 --jobs 5"
     more = "--seed 9 --rtol 0.1 --atol 0.2 --gap 0.05 --budget 1.5m --solver-time 90s --max-kernel-size 4"
-    last = "--cxx clang++ --force-fusion"
+    last = "--cxx clang++ --portable --force-fusion"
     result = invoke("optimize", model, "-o", output, *flags.split(), *more.split(), *last.split())
     assert result.exit_code == 0, result.output
     assert vars(pipeline.settings) == {
@@ -63,6 +63,7 @@ def test_flags_reach_the_pipeline(invoke: Invoke, pipeline: SimpleNamespace, mod
         "solver_time_s": 90.0,
         "max_primitives": 4,
         "compiler": "clang++",
+        "portable": True,
         "force_fusion": True,
     }
 
