@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from korch_cli.codegen.index import Expr, Lookup, Mod, Var
-from korch_cli.codegen.nest import Guards, Load, Nest
+from korch_cli.codegen.nest import Guards, Load, Nest, Reduction, Store, operands
 
 _VECTOR_BYTES = 16
 """What one instruction moves for a thread."""
@@ -20,37 +21,64 @@ def is_packed(address: Expr, guards: Guards, lane: Var, width: int) -> bool:
     return address.constant % width == 0 and all(c % width == 0 for atom, c in address.terms if atom != lane)
 
 
-def best_width(nest: Nest, lane: Var, *, tails: bool) -> int:
-    """Return how many neighbouring values of `lane` a thread should take at a time.
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A load or a store of elements of `size` bytes."""
 
-    Args:
-        nest: what is computed.
-        lane: the variable.
-        tails: whether the last vector may be incomplete.
-    """
-    accesses = list(_accesses(nest, lane))
-    best, least = 1, float(len(accesses))
+    address: Expr
+    guards: Guards
+    size: int
+
+
+def accesses(nest: Nest, roots: Sequence[int], stores: Sequence[Store]) -> list[Access]:
+    """Return what computing `roots`, where all reductions are finished, reads, and what `stores` write."""
+    found = []
+    for position in below(nest, roots):
+        node = nest.nodes[position]
+        if isinstance(node.operation, Load):
+            found.append(Access(node.operation.address, node.operation.guards, node.dtype.size_bytes))
+    found += [Access(store.address, (), nest.nodes[store.node].dtype.size_bytes) for store in stores]
+    return found
+
+
+def below(nest: Nest, roots: Sequence[int]) -> list[int]:
+    """Return the nodes that `roots` are computed from where all reductions are finished, in order."""
+    found: set[int] = set()
+    pending = list(roots)
+    while pending:
+        position = pending.pop()
+        if position not in found and not isinstance(nest.nodes[position].operation, Reduction):
+            found.add(position)
+            pending += operands(nest.nodes[position].operation)
+    return sorted(found)
+
+
+def best_width(moved: Sequence[Access], lane: Var) -> int:
+    """Return how many neighbouring values of `lane` a thread should take at a time."""
+    varying = [access for access in moved if _varies(access, lane)]
+    best, least = 1, float(len(varying))
     for width in (2, 4, 8):
-        if lane.extent % width and not (tails and lane.extent >= _FEWEST_VECTORS * width):
+        if lane.extent % width and lane.extent < _FEWEST_VECTORS * width:
             continue
-        cost = sum(_instructions(address, guards, size, lane, width) for address, guards, size in accesses) / width
+        cost = sum(_instructions(access, lane, width) for access in varying) / width
         if cost < least:
             best, least = width, cost
     return best
 
 
-def _accesses(nest: Nest, lane: Var) -> Iterator[tuple[Expr, Guards, int]]:
-    for node in nest.nodes:
-        if isinstance(node.operation, Load) and lane in node.free:
-            yield node.operation.address, node.operation.guards, node.dtype.size_bytes
-    for store in nest.stores:
-        if lane in store.address.variables:
-            yield store.address, (), nest.nodes[store.node].dtype.size_bytes
+def instructions(moved: Sequence[Access], lane: Var) -> float:
+    """Return how many accesses an element takes at the best width."""
+    width = best_width(moved, lane)
+    return sum(_instructions(access, lane, width) for access in moved if _varies(access, lane)) / width
 
 
-def _instructions(address: Expr, guards: Guards, size: int, lane: Var, width: int) -> int:
-    if is_packed(address, guards, lane, width):
-        return max(1, width * size // _VECTOR_BYTES)
+def _varies(access: Access, lane: Var) -> bool:
+    return lane in access.address.variables or any(lane in guard.position.variables for guard in access.guards)
+
+
+def _instructions(access: Access, lane: Var, width: int) -> int:
+    if is_packed(access.address, access.guards, lane, width):
+        return max(1, width * access.size // _VECTOR_BYTES)
     return width
 
 
