@@ -162,6 +162,7 @@ struct Block {
   std::vector<char*> stacks;
   char ordered[2], ended;  // what the sanitizer orders threads by
   int parity = 0;          // of the number of barriers
+  int line = 0;            // of the barrier that threads wait at
 };
 Block block;
 
@@ -324,9 +325,9 @@ extern "C" void cuda_on_cpu_fiber() {
 
 void barrier(int line) {
   Thread& t = block.thread[block.current];
-  for (int i = 0; i < block.threads; ++i)
-    if (block.thread[i].state == State::kAtBarrier && block.thread[i].line != line)
-      die("threads wait at different barriers, lines %d and %d", block.thread[i].line, line);
+  if (block.waiting && block.line != line)
+    die("threads wait at different barriers, lines %d and %d", block.line, line);
+  block.line = line;
   t.state = State::kAtBarrier;
   t.line = line;
   char* object = &block.ordered[block.parity];

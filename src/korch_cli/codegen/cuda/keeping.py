@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from korch_cli.codegen.cuda.access import below
 from korch_cli.codegen.index import Var, variable
@@ -59,15 +60,23 @@ def row_axes(nest: Nest) -> tuple[Var, ...]:
     return inner or (found[0][0] if found else ())
 
 
-def kept_nodes(nest: Nest, axes: tuple[Var, ...]) -> dict[int, int]:
-    """Return the nodes that a loop over `axes` computes and a later one needs, with the number of the former."""
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """When a value is needed: the number of the loop that computes it, and of the last one that reads it."""
+
+    first: int
+    last: int
+
+
+def kept_nodes(nest: Nest, axes: tuple[Var, ...]) -> dict[int, Kept]:
+    """Return the nodes that a loop over `axes` computes and a later one needs."""
     rows = frozenset(reduced_rows(nest))
     loops = [operands_of(nest, members) for variables, members in phases(nest) if variables == axes]
     results = [store.node for store in nest.stores if not nest.nodes[store.node].free <= rows]
     if results:
         loops.append(results)
     computed: dict[int, int] = {}
-    kept: dict[int, int] = {}
+    kept: dict[int, Kept] = {}
     for number, roots in enumerate(loops):
         pending, seen = list(roots), set[int]()
         while pending:
@@ -77,18 +86,23 @@ def kept_nodes(nest: Nest, axes: tuple[Var, ...]) -> dict[int, int]:
                 continue
             seen.add(position)
             if position in computed and not _is_cheap_from(nest, position, kept, axes[-1]):
-                kept[position] = computed[position]
+                kept[position] = Kept(computed[position], number)
             else:
                 pending += operands(node.operation)
-        computed.update((position, number) for position in _all_computed(nest, roots, kept) if position not in computed)
+        computed.update((p, number) for p in below(nest, roots) if p not in kept and p not in computed)
     return kept
 
 
-def _all_computed(nest: Nest, roots: list[int], kept: dict[int, int]) -> list[int]:
-    return [position for position in below(nest, roots) if position not in kept]
+def kept_bytes(nest: Nest, kept: Mapping[int, Kept]) -> int:
+    """Return the bytes that the values of one point take where most of them are needed at the same time."""
+    most = 0
+    for number in {life.first for life in kept.values()}:
+        alive = [position for position, life in kept.items() if life.first <= number < life.last]
+        most = max(most, sum(max(4, nest.nodes[position].dtype.size_bytes) for position in alive))
+    return most
 
 
-def _is_cheap_from(nest: Nest, position: int, kept: dict[int, int], lane: Var) -> bool:
+def _is_cheap_from(nest: Nest, position: int, kept: Mapping[int, Kept], lane: Var) -> bool:
     operation = nest.nodes[position].operation
     if not isinstance(operation, Apply) or FUNCTIONS[operation.function].flops > _CHEAP:
         return False

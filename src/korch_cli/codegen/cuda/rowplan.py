@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from korch_cli.codegen.cuda.access import Access, accesses, best_width
-from korch_cli.codegen.cuda.keeping import kept_nodes, operands_of, phases, row_axes
+from korch_cli.codegen.cuda.keeping import Phase, kept_bytes, kept_nodes, operands_of, phases, row_axes
 from korch_cli.codegen.cuda.schedule import Keep, Rows
 from korch_cli.codegen.index import Var
-from korch_cli.codegen.nest import Load, Nest, reachable
+from korch_cli.codegen.nest import Load, Nest, Reduction, reachable
 from korch_cli.codegen.schedule import reduced_rows
 
 BUSY = 1 << 16
 """Threads that keep a large GPU busy: 64 on each lane of 132 multiprocessors, about."""
 _WARP = 32
 _MOST_THREADS = 1024
-_SERIAL = 32
-"""A reduction over at most this many elements is done by one thread where rows lie side by side."""
+_FEW = 4
+"""Fewer neighbouring elements than that are not worth the name."""
 _MOST_ROUNDS = 16
 """Vectors of a row that a thread of a warp takes before a whole block is better."""
 _KEPT_BYTES = {128: 160, 256: 128, 512: 96, 1024: 64}
@@ -29,16 +29,18 @@ _SHARED_BYTES = 40 << 10
 def row_schedules(nest: Nest) -> list[Rows]:
     """Return the ways to run a nest with reductions in one launch, the most promising first."""
     rows = reduced_rows(nest)
-    across = _across(nest, rows)
     length = max(_length(variables) for variables, _ in phases(nest))
-    found: list[Rows] = []
+    along, beside, across = _contiguous(nest, rows)
+    columns = []
     if across is not None:
-        numbered = (*(var for var in rows if var != across), across)
-        found += [_columns(nest, numbered, length)]
-    if _is_along(nest) or not found:
-        found += _along(nest, rows)
-    if length <= _SERIAL and across is None:
-        found.sort(key=lambda schedule: schedule.team > 1 and _length(rows) >= BUSY)
+        columns = [_columns(nest, (*(var for var in rows if var != across), across), length)]
+    by_team = _along(nest, rows)
+    if not columns:
+        found = by_team
+    elif not along:
+        found = columns
+    else:
+        found = [*by_team, *columns[: beside > 0]] if along >= beside else [*columns, *by_team[:1]]
     return list(dict.fromkeys(found))
 
 
@@ -64,10 +66,9 @@ def _columns(nest: Nest, rows: tuple[Var, ...], length: int) -> Rows:
     team = 1
     while team < _WARP and count * team < BUSY and length >= 8 * team:
         team *= 2
-    threads = min(256, max(_WARP * team, 128 if count * team < BUSY else 256))
-    if team * _WARP > threads:
-        threads = team * _WARP
-    return _kept(nest, Rows(rows, inner, team, columns=team > 1, threads=threads))
+    threads = max(team * _WARP, 256 if count * team >= BUSY else 128)
+    schedule = Rows(rows, inner, team, columns=team > 1, threads=threads, spread=_spread(nest, rows, team, 1))
+    return _kept(nest, schedule)
 
 
 # --- neighbouring threads, one row ---
@@ -84,6 +85,8 @@ def _along(nest: Nest, rows: tuple[Var, ...]) -> list[Rows]:
         team = _power(vectors)
         return [_shared_out(nest, rows, team, width, 256 if count * team >= BUSY else 128)]
     threads = min(_MOST_THREADS, max(64, _power(-(-vectors // 4))))
+    if 4 * _reduced(nest) <= _length(inner):
+        threads = min(threads, 256)
     warp = _shared_out(nest, rows, _WARP, width, 256 if count * _WARP >= BUSY else 128)
     block = _shared_out(nest, rows, threads, width, threads)
     if vectors > _MOST_ROUNDS * _WARP:
@@ -91,14 +94,24 @@ def _along(nest: Nest, rows: tuple[Var, ...]) -> list[Rows]:
     return [warp, block] if count * _WARP >= BUSY else [block, warp]
 
 
+def _reduced(nest: Nest) -> int:
+    """The elements of a row that reductions go through."""
+    return sum(_length(variables) for variables, _ in phases(nest))
+
+
 def _shared_out(nest: Nest, rows: tuple[Var, ...], team: int, width: int, threads: int) -> Rows:
     inner = _inner(nest, rows)
-    count = _length(rows)
-    reduced = sum(_length(variables) for variables, _ in phases(nest))
-    spread = 1
-    if count * team < BUSY and 4 * reduced <= _length(inner):
-        spread = max(1, min(BUSY // (count * team), _length(inner) // (2 * team * width)))
+    spread = _spread(nest, rows, team, width)
     return _kept(nest, Rows(rows, inner, team, columns=False, threads=threads, width=width, spread=spread))
+
+
+def _spread(nest: Nest, rows: tuple[Var, ...], team: int, width: int) -> int:
+    """How many teams share the results of a row, where there are few rows and the reductions are short."""
+    used = _length(rows) * team
+    inner = _length(_inner(nest, rows))
+    if team == 1 or used >= BUSY or 4 * _reduced(nest) > inner:
+        return 1
+    return max(1, min(BUSY // used, inner // (2 * team * width)))
 
 
 def _kept(nest: Nest, schedule: Rows) -> Rows:
@@ -109,18 +122,19 @@ def _kept(nest: Nest, schedule: Rows) -> Rows:
     kept = kept_nodes(nest, axes)
     if not kept:
         return schedule
-    size = sum(max(4, nest.nodes[position].dtype.size_bytes) for position in kept)
     steps = _length(axes[:-1]) * -(-axes[-1].extent // schedule.width)
     limit = next(limit for threads, limit in _KEPT_BYTES.items() if schedule.threads <= threads)
-    if -(-steps // schedule.team) * schedule.width * size <= limit:
+    if -(-steps // schedule.team) * schedule.width * kept_bytes(nest, kept) <= limit:
         keep = Keep.REGISTERS
-    elif schedule.teams == 1 and not schedule.columns and steps * schedule.width * size <= _SHARED_BYTES:
+    elif schedule.teams == 1 and steps * schedule.width * sum(_held(nest, p) for p in kept) <= _SHARED_BYTES:
         keep = Keep.SHARED
     else:
         return schedule
-    return Rows(
-        schedule.rows, schedule.inner, schedule.team, schedule.columns, schedule.threads, schedule.width, keep
-    )
+    return Rows(schedule.rows, schedule.inner, schedule.team, schedule.columns, schedule.threads, schedule.width, keep)
+
+
+def _held(nest: Nest, position: int) -> int:
+    return max(4, nest.nodes[position].dtype.size_bytes)
 
 
 def _width(nest: Nest) -> int:
@@ -141,26 +155,38 @@ def _width(nest: Nest) -> int:
 # --- what lies side by side in memory ---
 
 
-def _reduced_loads(nest: Nest) -> Iterator[tuple[Var, Load]]:
-    for variables, members in phases(nest):
-        for position in reachable(nest.nodes, operands_of(nest, members)):
+def row_across(nest: Nest, members: Sequence[int]) -> Var | None:
+    """Return the variable of the rows along which the operands of reductions are contiguous, if no other one is."""
+    votes: Counter[Var] = Counter()
+    for _, load in _reduced_loads(nest, [(_variables(nest, member), (member,)) for member in members]):
+        votes.update(v for v in nest.nodes[members[0]].free if load.address.coefficient(v) == 1 and v.extent >= _FEW)
+    return max(votes, key=lambda v: (votes[v], v.name), default=None)
+
+
+def _variables(nest: Nest, member: int) -> tuple[Var, ...]:
+    operation = nest.nodes[member].operation
+    assert isinstance(operation, Reduction)
+    return operation.variables
+
+
+def _reduced_loads(nest: Nest, loops: Sequence[Phase]) -> Iterator[tuple[Var, Load]]:
+    for variables, members in loops:
+        for position in sorted(reachable(nest.nodes, operands_of(nest, members))):
             operation = nest.nodes[position].operation
             if isinstance(operation, Load) and operation.address.variables & set(variables):
                 yield variables[-1], operation
 
 
-def _is_along(nest: Nest) -> bool:
-    """Whether some reduction runs along contiguous memory."""
-    return any(load.address.coefficient(last) == 1 and last.extent >= 4 for last, load in _reduced_loads(nest))
-
-
-def _across(nest: Nest, rows: tuple[Var, ...]) -> Var | None:
-    """The variable of the rows along which operands and results are contiguous."""
-    votes: Counter[Var] = Counter()
-    for _, load in _reduced_loads(nest):
-        votes.update(v for v in rows if load.address.coefficient(v) in (1, 2) and v.extent >= 4)
+def _contiguous(nest: Nest, rows: tuple[Var, ...]) -> tuple[int, int, Var | None]:
+    """Return how many loads run along contiguous memory, how many beside it, and along which variable of the rows."""
+    along, beside = 0, Counter[Var]()
+    for last, load in _reduced_loads(nest, phases(nest)):
+        along += load.address.coefficient(last) == 1 and last.extent >= _FEW
+        beside.update(v for v in rows if load.address.coefficient(v) in (1, 2) and v.extent >= _FEW)
+    votes = Counter(beside)
     for store in nest.stores:
-        votes.update(v for v in rows if store.address.coefficient(v) == 1 and v.extent >= 4)
+        votes.update(v for v in rows if store.address.coefficient(v) == 1 and v.extent >= _FEW)
     # Among equals, the innermost.
     order = {var: i for i, var in enumerate(nest.variables)}
-    return max(votes, key=lambda v: (votes[v], order[v]), default=None)
+    across = max(votes, key=lambda v: (votes[v], order[v]), default=None)
+    return along, beside[across] if across is not None else 0, across

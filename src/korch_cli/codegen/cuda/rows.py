@@ -89,9 +89,7 @@ class _RowWriter(Writer):
     # --- loops along a row ---
 
     @contextmanager
-    def _along(
-        self, variables: tuple[Var, ...], roots: Sequence[int], stores: Sequence[Store] = ()
-    ) -> Iterator[None]:
+    def _along(self, variables: tuple[Var, ...], roots: Sequence[int], stores: Sequence[Store] = ()) -> Iterator[None]:
         """Print what is inside for each point of `variables` that falls to a thread."""
         self.hoist(roots)
         if self.schedule.team == 1:
@@ -146,11 +144,11 @@ class _RowWriter(Writer):
         else:
             place = f"round * {width} + e" if width > 1 else "round"
         scope = self.scopes[-1]
-        for position, number in self.kept.items():
+        for position, life in self.kept.items():
             text = f"{self.nest.nodes[position].name}_kept[{place}]"
-            if number < self.passed:
+            if life.first < self.passed:
                 scope.kept[position] = text
-            elif number == self.passed:
+            elif life.first == self.passed:
                 scope.keep[position] = text
         self.passed += 1
 

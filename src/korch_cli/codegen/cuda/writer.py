@@ -104,9 +104,9 @@ class Writer:
         for i, var in reversed(list(enumerate(variables))):
             steps = -(-var.extent // unit) if var == variables[-1] else var.extent
             text = f"{number} / {divisor}" if divisor > 1 else number
-            text = f"{text} % {steps}" if i else text
+            text = "0" if steps == 1 else f"{text} % {steps}" if i else text
             if var == variables[-1]:
-                text = f"{text} * {unit}" if unit > 1 else text
+                text = f"{text} * {unit}" if unit > 1 and steps > 1 else text
                 lines.append(f"const {self.index} {last or var.name} = {text};")
             else:
                 lines.append(f"const {self.index} {var.name} = {text};")
