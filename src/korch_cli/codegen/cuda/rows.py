@@ -98,7 +98,7 @@ class _RowWriter(Writer):
                 for store in stores:
                     self.store(store)
             return
-        lane, team = variables[-1], self.schedule.team
+        lane = variables[-1]
         repeated = variables == self.axes
         width = self.schedule.width if repeated else best_width(accesses(self.nest, roots, stores), lane)
         total = math.prod(var.extent for var in variables[:-1]) * -(-lane.extent // width)
@@ -211,6 +211,6 @@ class _RowWriter(Writer):
                     self.store(store)
         if along:
             roots = [store.node for store in along]
-            with self.block(f"if ({self.active})") if self.active else nullcontext():
-                with self._along(self.schedule.inner, roots, along):
-                    pass
+            inside = self.block(f"if ({self.active})") if self.active else nullcontext()
+            with inside, self._along(self.schedule.inner, roots, along):
+                pass

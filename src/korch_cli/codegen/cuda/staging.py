@@ -64,10 +64,7 @@ def extracted(nest: Nest, split: Split, signature: Signature, scratch: Sequence[
     shape = ((part, *rows) if split.first else (*rows, part)) if split.parts > 1 else rows
     address = flatten(map(variable, shape), [var.extent for var in shape])
     numbers = range(len(scratch), len(scratch) + len(split.members))
-    if split.parts > 1:
-        filling = _partial(nest, split, part)
-    else:
-        filling = (nest.nodes, split.members)
+    filling = _partial(nest, split, part) if split.parts > 1 else (nest.nodes, split.members)
     stores = tuple(
         Store(signature.outputs + number, address, member) for number, member in zip(numbers, filling[1], strict=True)
     )

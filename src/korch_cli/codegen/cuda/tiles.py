@@ -65,7 +65,7 @@ def print_tiles(nest: Nest, schedule: Tiles, signature: Signature, tables: Table
 class _TileWriter(Writer):
     @contextmanager
     def square(self, along: Var, down: Var) -> Iterator[None]:
-        """Print what is inside for the points of a tile that fall to a thread, its neighbours' being next in `along`."""
+        """Print what is inside for the points of a tile that fall to a thread; the next thread has the next `along`."""
         self.line("#pragma unroll")
         with self.block(f"for (int i = 0; i < {_SIDE}; i += {_ROWS})"):
             for var, place in ((along, "x"), (down, "y + i")):

@@ -98,7 +98,7 @@ class Writer:
         return f"for ({self.index} {var.name} = 0; {var.name} < {var.extent}; ++{var.name})"
 
     def decode(self, number: str, variables: Sequence[Var], last: str = "", unit: int = 1) -> None:
-        """Print the variables that `number` counts; the last one, called `last`, is the fastest and has steps of `unit`."""
+        """Print the variables that `number` counts, the last one fastest, called `last` and in steps of `unit`."""
         divisor = 1
         lines = []
         for i, var in reversed(list(enumerate(variables))):
