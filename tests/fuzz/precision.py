@@ -40,7 +40,7 @@ _ABSOLUTE = _named(
 )
 """They cancel or clamp inside: ONNX Runtime is right up to a few epsilons of 1, however small the result."""
 SINGLE = _named(
-    "Gelu FastGelu QuickGelu BiasGelu Shrink Elu Celu Selu HardSigmoid LeakyRelu ThresholdedRelu Swish LRN",
+    "Gelu FastGelu QuickGelu BiasGelu Shrink Elu Celu Selu HardSigmoid HardSwish LeakyRelu ThresholdedRelu Swish LRN",
 )
 """They have float attributes or constants, and ONNX Runtime rounds to single precision in them, float64 too."""
 

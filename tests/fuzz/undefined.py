@@ -149,6 +149,24 @@ def _least_number(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
     return any(np.isneginf(a).any() for a in _floats(inputs))
 
 
+@rule("Div Reciprocal")
+def _sign_of_zero(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """A maximum of zeros has either sign, and with it a quotient."""
+    return any((a == 0).any() for a in list(_floats(inputs))[-1:])
+
+
+@rule("NonZero")
+def _vanished(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """What is rounded to zero in one program is a tiny number in another."""
+    return any((np.abs(a) < 2.0**-100).any() for a in _floats(inputs))
+
+
+@rule("Resize Upsample")
+def _weightless_infinity(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """Between two places ONNX Runtime multiplies by zero what is not needed, which infinities do not survive."""
+    return any(not np.isfinite(a).all() for a in list(_floats(inputs))[:1])
+
+
 @rule("Softmax LogSoftmax")
 def _overflowing_distance(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
     """Where the distance to the maximum overflows or is inf - inf, ONNX Runtime's float64 kernel differs."""

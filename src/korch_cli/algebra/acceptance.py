@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import onnx
@@ -28,7 +29,7 @@ class _Question:
     """
 
     inputs: Mapping[str, tuple[int, ...]]
-    attributes: Mapping[str, object]
+    attributes: Mapping[str, Any]
     answer: Callable[..., Array]
 
 
@@ -69,7 +70,7 @@ def _run(op_type: str, question: _Question, arrays: Mapping[str, Array], dtype: 
 
 
 def _gelu(x: Array) -> Array:
-    return x / 2 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+    return np.asarray(x / 2 * (1 + np.vectorize(math.erf)(x / math.sqrt(2))))
 
 
 def _fast_gelu(x: Array) -> Array:
@@ -80,7 +81,7 @@ def _attend(q: Array, k: Array, v: Array, *, heads: int = 2, scale: float = 0.3)
     q, k, v = (a.reshape(*a.shape[:2], heads, -1).transpose(0, 2, 1, 3) for a in (q, k, v))
     weights = np.exp(scale * q @ k.swapaxes(-1, -2))
     mixed = weights / weights.sum(-1, keepdims=True) @ v
-    return mixed.transpose(0, 2, 1, 3).reshape(q.shape[0], q.shape[2], -1)
+    return np.asarray(mixed.transpose(0, 2, 1, 3).reshape(q.shape[0], q.shape[2], -1))
 
 
 _QUESTIONS = {

@@ -171,7 +171,7 @@ def _joined(surgery: Surgery, name: str) -> str | None:
     array: Array | None = indices(shape)
     expected = indices(shape).transpose(0, 2, 1, 3).reshape(packed)
     for _ in range(_MOST_STEPS):
-        if surgery.shape(name) == packed and np.array_equal(array, expected):
+        if surgery.shape(name) == packed and array is not None and np.array_equal(array, expected):
             return name
         place = surgery.only_reader(name)
         if place is None or array is None:

@@ -114,7 +114,7 @@ def _after_views(surgery: Surgery, first: _Linear) -> Place | None:
 
 def _is_smaller(first: _Linear, second: _Linear) -> bool:
     inputs, middle, outputs = first.matrix.shape[0], first.matrix.shape[1], second.matrix.shape[1]
-    return (inputs + outputs) * middle >= _LEAST_GAIN * inputs * outputs
+    return bool((inputs + outputs) * middle >= _LEAST_GAIN * inputs * outputs)
 
 
 def _keeps_channels(surgery: Surgery, first: _Linear, second: _Linear) -> bool:

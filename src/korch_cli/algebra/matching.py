@@ -130,7 +130,7 @@ def indices(shape: tuple[int, ...]) -> Array:
 
 def views_behind(surgery: Surgery, name: str) -> list[onnx.NodeProto]:
     """Return the views that a tensor was made by, the last one first."""
-    chain = []
+    chain: list[onnx.NodeProto] = []
     while (node := surgery.made_by(name, *VIEWS)) is not None and len(chain) < _DEPTH:
         chain.append(node)
         name = node.input[0]

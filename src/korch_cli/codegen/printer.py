@@ -243,11 +243,12 @@ class _Printer:
         stores: Sequence[Store],
     ) -> str:
         """Run whole squares of lanes by `across`, in which operands are transposed; return where the rest starts."""
-        rows = {}
-        for position in self.needed(roots) if self.vectors and self.lane is not None else ():
+        rows: dict[int, str] = {}
+        lane = self.lane
+        for position in self.needed(roots) if self.vectors else ():
             node = self.nest.nodes[position]
-            if isinstance(node.operation, Load) and self.name_of(position) is None:
-                found = transposed_rows(node.operation, node.dtype, self.lane, across, self.tables)
+            if lane is not None and isinstance(node.operation, Load) and self.name_of(position) is None:
+                found = transposed_rows(node.operation, node.dtype, lane, across, self.tables)
                 rows |= {position: found} if found is not None else {}
         low, high = bounds
         if not rows:

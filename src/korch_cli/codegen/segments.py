@@ -91,7 +91,7 @@ def _seams(rules: Sequence[Sequence[bool]]) -> list[int]:
 
 def _runs(table: Sequence[int]) -> list[int]:
     """Where a table changes its rule: a constant step, or each entry several times."""
-    bounds = []
+    bounds: list[int] = []
     start = 0
     while start < len(table) and len(bounds) < _MAX_SEGMENTS:
         start += max(_linear(table, start), _repeating(table, start))

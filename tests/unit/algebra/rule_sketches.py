@@ -200,7 +200,7 @@ def _enlarged(s: Sketch, x: str, shape: tuple[int, int, int, int]) -> str:
     how = (
         "asymmetric" if mode == "nearest" else ["half_pixel", "align_corners", "pytorch_half_pixel"][s.rng.integers(3)]
     )
-    more = {"nearest_mode": "floor"} if mode == "nearest" else {}
+    more: dict[str, Any] = {"nearest_mode": "floor"} if mode == "nearest" else {}
     sizes = s.integers(*shape)
     return str(s.add("Resize", x, "", "", sizes, mode=mode, coordinate_transformation_mode=how, **more))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -69,7 +69,8 @@ def test_a_rule_changes_nothing_but_the_form(tmp_path: Path, name: str, draw: Dr
     feeds = feeds_of(s)
     before = run(model.proto, feeds)[0]
     evaluator = ReferenceEvaluator(s.proto(wide=True))
-    exact = np.asarray(evaluator.run(None, {n: a.astype(np.float64) for n, a in feeds.items()})[0])
+    outputs = cast("list[Array]", evaluator.run(None, {n: a.astype(np.float64) for n, a in feeds.items()}))
+    exact = np.asarray(outputs[0])
     scale = max(1.0, float(np.abs(exact).max()))
     for optimize in (False, True):
         after = run(found.proto, feeds, optimize=optimize)[0]
