@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from korch_cli.algebra.product import is_pointwise
 from korch_cli.algebra.rule import Kind, rule
-from korch_cli.algebra.surgery import Place, Surgery
+from korch_cli.algebra.surgery import Surgery
 from korch_cli.core.types import DType, TensorType
 
 
@@ -51,68 +50,3 @@ def _grown(surgery: Surgery, x: str, gate: str, result: str) -> list[onnx.NodePr
         onnx.helper.make_node("Add", [gate, one], [grown]),
         onnx.helper.make_node("Mul", [x, grown], [result]),
     ]
-
-
-@rule(
-    "W * (g x) = (W g) x, x as a matrix of channels and positions",
-    Kind.REASSOCIATES,
-    declines="Gates in front of wide or grouped convolutions stay.",
-)
-def gate_weights(surgery: Surgery) -> int:
-    """Multiply the weights of a convolution of width 1 by the gate of its operand, where they are the smaller ones."""
-    count = 0
-    for place, node in list(surgery.nodes()):
-        if node.op_type == "Conv" and not node.domain and surgery.holds(place, node) and _gates(surgery, place, node):
-            count += 1
-    return count
-
-
-def _gates(surgery: Surgery, place: Place, node: onnx.NodeProto) -> bool:
-    product = surgery.made_by(node.input[0], "Mul")
-    weights = surgery.constant(node.input[1]) if is_pointwise(node) else None
-    if product is None or weights is None or surgery.only_reader(node.input[0]) is None or weights.ndim != 4:
-        return False
-    outputs, channels = weights.shape[:2]
-    for x, gate in (tuple(product.input), tuple(product.input)[::-1]):
-        whole, typed = surgery.types.get(x), surgery.types.get(gate)
-        if whole is None or typed is None or whole.dtype is not DType.F32 or whole.rank != 4 or whole.shape[0] != 1:
-            continue
-        if typed.shape == (1, channels, 1, 1) and whole.elements > 2 * outputs * channels:
-            surgery.replace(place, _weighted(surgery, node, x, gate, whole))
-            return True
-    return False
-
-
-def _weighted(surgery: Surgery, node: onnx.NodeProto, x: str, gate: str, whole: TensorType) -> list[onnx.NodeProto]:
-    weights = surgery.constant(node.input[1])
-    assert weights is not None
-    outputs, channels = weights.shape[:2]
-    stem, area, dtype = node.output[0], whole.shape[2] * whole.shape[3], whole.dtype
-    matrix = surgery.add_constant(f"{stem}/matrix", weights.reshape(outputs, channels))
-    shapes = {"row": (1, channels), "flat": (channels, area), "image": (1, outputs, *whole.shape[2:])}
-    targets = {name: surgery.add_constant(f"{stem}/{name}", np.array(s, np.int64)) for name, s in shapes.items()}
-    row, gated, flat, mixed, image = (
-        surgery.fresh(f"{stem}/{name}", TensorType(dtype, shape))
-        for name, shape in (
-            ("gate", shapes["row"]),
-            ("gated", (outputs, channels)),
-            ("flat", shapes["flat"]),
-            ("mixed", (outputs, area)),
-            ("image", shapes["image"]),
-        )
-    )
-    make = onnx.helper.make_node
-    has_bias = len(node.input) > 2 and bool(node.input[2])
-    nodes = [
-        make("Reshape", [gate, targets["row"]], [row]),
-        make("Mul", [matrix, row], [gated]),
-        make("Reshape", [x, targets["flat"]], [flat]),
-        make("MatMul", [gated, flat], [mixed]),
-        make("Reshape", [mixed, targets["image"]], [image if has_bias else stem]),
-    ]
-    if has_bias:
-        bias = surgery.constant(node.input[2])
-        assert bias is not None
-        column = surgery.add_constant(f"{stem}/bias", bias.reshape(1, -1, 1, 1))
-        nodes.append(make("Add", [image, column], [stem]))
-    return nodes

@@ -288,15 +288,6 @@ def gated_sum(s: Sketch) -> str:
     return s.either("Add", x, s.either("Mul", x, gate))
 
 
-@sketch("gate_weights")
-def gated_convolution(s: Sketch) -> str:
-    channels, outputs, height, width = s.extent(), s.extent(1, 3), s.extent(3, 6), s.extent(3, 6)
-    x = s.input(1, channels, height, width)
-    gate = s.add("Sigmoid", s.add("GlobalAveragePool", x))
-    bias = [s.weights(outputs)] if s.rng.integers(2) else []
-    return str(s.add("Conv", s.either("Mul", x, gate), s.weights(outputs, channels, 1, 1), *bias, kernel_shape=[1, 1]))
-
-
 @sketch("normalize_affine_maps")
 def shifted_between_convolutions(s: Sketch) -> str:
     batch, channels, height, width = s.extent(1, 2), s.extent(), s.extent(3, 6), s.extent(3, 6)
