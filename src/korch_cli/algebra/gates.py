@@ -7,7 +7,7 @@ import onnx
 
 from korch_cli.algebra.rule import Kind, rule
 from korch_cli.algebra.surgery import Surgery
-from korch_cli.core.types import DType, TensorType
+from korch_cli.core.types import DType
 
 
 @rule(
