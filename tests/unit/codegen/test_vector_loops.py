@@ -185,7 +185,7 @@ def test_division_by_one_number_is_division(library: ctypes.CDLL) -> None:
     for by in [*special, 3.0, 6.0, 0.1, 1e30, -7e-30, *rng.uniform(-9, 9, 20)]:
         divisor = np.float32(by)
         y = np.zeros_like(x)
-        pointers = (ctypes.c_void_p(x.ctypes.data), ctypes.c_float(divisor), ctypes.c_void_p(y.ctypes.data))
+        pointers = (ctypes.c_void_p(x.ctypes.data), ctypes.c_float(float(divisor)), ctypes.c_void_p(y.ctypes.data))
         library.divide(*pointers, ctypes.c_int64(x.size))
         with np.errstate(all="ignore"):
             want = x / divisor
