@@ -22,7 +22,7 @@ from korch_cli.pipeline.ways import REWRITTEN, WRITTEN, Way, Ways
 from korch_cli.rewrite import unite
 from korch_cli.solve import check_plan, greedy, solve
 
-OTHERWISE = {
+OTHERWISE: dict[str, list[tuple[str, tuple[int, ...]]]] = {
     "add": [("neg", (1,)), ("sub", (0, -1))],
     "sub": [("neg", (1,)), ("add", (0, -1))],
     "neg": [("neg", (0,)), ("neg", (-1,)), ("neg", (-1,))],
