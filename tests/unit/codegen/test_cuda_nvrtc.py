@@ -12,6 +12,7 @@ from korch_cli.core.graph import PrimitiveGraph
 from tests.cuda_on_cpu.agreement import body_of
 from tests.cuda_on_cpu.nvrtc import compile_source, library
 from tests.unit.codegen import test_cuda_kernels as cases
+from tests.unit.codegen.body_graphs import softmax
 
 PARKED_BYTES = 8
 """ptxas parks up to two registers around a loop for sm_90 even where many are left."""
@@ -26,10 +27,10 @@ def nvrtc() -> ctypes.CDLL:
 
 
 def _bodies(dtype: str) -> Sequence[PrimitiveGraph]:
-    rows = [cases.softmax(dtype, f"300,{n}", "1", "300,1") for n in (37, 1024, 4096, 20000)]
+    rows = [softmax(dtype, f"300,{n}", "1", "300,1") for n in (37, 1024, 4096, 20000)]
     norms = [cases.normalization(dtype, f"512,{n}", "1", "512,1", str(n)) for n in (96, 768, 1024, 1031, 8192)]
-    long = [cases.softmax(dtype, "2,500000", "1", "2,1"), cases.normalization(dtype, "1,300000", "1", "1,1", "300000")]
-    columns = [cases.softmax(dtype, "2,40,24", "1", "2,1,24"), cases.reduction(dtype, ["sum"], "50000,64", "0", "1,64")]
+    long = [softmax(dtype, "2,500000", "1", "2,1"), cases.normalization(dtype, "1,300000", "1", "1,1", "300000")]
+    columns = [softmax(dtype, "2,40,24", "1", "2,1,24"), cases.reduction(dtype, ["sum"], "50000,64", "0", "1,64")]
     points = [cases.pointwise(dtype, "8,64,7,7", "1,64,1,1"), cases.pointwise(dtype, "4099", "1")]
     small = [cases.stencil(dtype), cases.small_product(dtype), cases.transpose(dtype, "370,410", "410,370", "1,0")]
     return [*rows, *norms, *long, *columns, *points, *small]
