@@ -42,10 +42,11 @@ def _preface(document: Mapping[str, Any]) -> list[str]:
         f"Python {around['python']}; {versions}; commit {around['commit']}; {around['date']}.",
         "",
         f"Each runtime runs in a process of its own, in {document['rounds']} alternating blocks of "
-        f"{document['block_s']:g} s, on the same inputs. Its outputs are compared with ONNX Runtime's without "
-        "optimisations, before and after. Ratios say how many times as fast as ONNX Runtime with all of its "
-        "optimisations: the median over rounds, with a 95 % interval from resampling them. Times of different tables, "
-        "and of different hours, are not comparable.",
+        f"{document['block_s']:g} s, on the same inputs; {document['sittings']} times, each with new processes. Its "
+        "outputs are compared with ONNX Runtime's without optimisations, before and after. Ratios say how many times "
+        "as fast as ONNX Runtime with all of its optimisations: the median over all blocks, with a 95 % interval from "
+        "resampling the sittings and the blocks within them. Times of different tables, and of different hours, are "
+        "not comparable.",
         "",
         f"Made by `{document['command']}`.",
     ]

@@ -30,7 +30,8 @@ class Plan:
         models: folder with the models, named as in the catalogue.
         names: which of them.
         work: folder for what korch writes; kept, with the store, so that a second run is warm.
-        rounds: blocks of each contestant.
+        sittings: how often every contestant starts anew.
+        rounds: blocks of each contestant in a sitting.
         block_s: seconds of a block.
         budget: of each search, as for korch.
         threads: of every runtime.
@@ -42,6 +43,7 @@ class Plan:
     models: Path
     names: Sequence[str]
     work: Path
+    sittings: int
     rounds: int
     block_s: float
     budget: str
@@ -81,6 +83,7 @@ def _model(plan: Plan, name: str, source: Path, entry: Mapping[str, Any]) -> dic
         Contestant("reference", "OnnxRuntime", {"model": str(source), "optimize": False}),
         feeds,
         threads=plan.threads,
+        sittings=plan.sittings,
         rounds=plan.rounds,
         block_s=plan.block_s,
     )
@@ -149,6 +152,7 @@ def kernels(plan: Plan) -> Iterator[dict[str, Any]]:
             Contestant("reference", "OnnxRuntime", {"model": str(source), "optimize": False}),
             pattern.feeds(),
             threads=plan.threads,
+            sittings=plan.sittings,
             rounds=plan.rounds,
             block_s=plan.block_s / 3,
         )
@@ -157,6 +161,7 @@ def kernels(plan: Plan) -> Iterator[dict[str, Any]]:
             Contestant("reference", "Copy", {"library": str(copier), "copied": 1}),
             {},
             threads=plan.threads,
+            sittings=plan.sittings,
             rounds=plan.rounds,
             block_s=plan.block_s / 3,
         )
