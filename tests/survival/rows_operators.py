@@ -194,6 +194,30 @@ def largest_pixels_at_the_rim() -> Row:
     return _chain(op, floats(1, 2, 6, 7), "1,2,3,3", opset=12)
 
 
+def _pads_itself(op: str, mode: str, *, ceil_mode: int) -> Row:
+    """The stated extents are those that onnx infers; ONNX Runtime makes fewer windows."""
+    text = f"""g (float[1,2,7,9] x) => (float[1,2,h,w] y) <float[1,2,7,9] c, float[1,2,7,9] d> {{
+        a = Neg(x) b = Relu(a)
+        c = {op} <kernel_shape = [3,2], dilations = [2,1], auto_pad = "{mode}", ceil_mode = {ceil_mode}> (b)
+        d = Neg(c) e = Exp(d) y = Mul(e, d) }}"""
+    return Row(model(text, opset=19), {"x": floats(1, 2, 7, 9)}, equal())
+
+
+@row
+def largest_in_dilated_windows_that_pad_themselves() -> Row:
+    return _pads_itself("MaxPool", "SAME_UPPER", ceil_mode=0)
+
+
+@row
+def average_in_dilated_windows_that_pad_themselves() -> Row:
+    return _pads_itself("AveragePool", "SAME_LOWER", ceil_mode=1)
+
+
+@row
+def norm_of_dilated_windows_that_pad_themselves() -> Row:
+    return _pads_itself("LpPool", "SAME_LOWER", ceil_mode=0)
+
+
 @row
 def average_with_and_without_the_rim() -> Row:
     text = """g (float[1,1,5,5] x) => (float[1,1,3,3] y, float[1,1,3,3] z) {
