@@ -12,12 +12,13 @@ import numpy as np
 import onnx
 
 from korch_cli.core.types import Array, DType
-from tests.fuzz.precision import ACCUMULATING, SINGLE
+from tests.fuzz.precision import ACCUMULATING, SINGLE, ULPS
 from tests.fuzz.running import dtype_of, float_limits, reads
 
 Rule = Callable[[onnx.NodeProto, Sequence[Array]], bool]
 
 _RULES: dict[str, list[Rule]] = {}
+_PART_OF_A_TURN = 0.05
 
 
 def rule(names: str) -> Callable[[Rule], Rule]:
@@ -153,6 +154,15 @@ def _least_number(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
 def _sign_of_zero(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
     """A maximum of zeros has either sign, and with it a quotient."""
     return any((a == 0).any() for a in list(_floats(inputs))[-1:])
+
+
+@rule("Sin Cos Tan")
+def _angle_of_no_direction(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """Where a few units in the last place are a part of a turn, a few runs do not show how far the result may go."""
+    return any(
+        bool((np.abs(a[np.isfinite(a)]) * float_limits(dtype_of(a)).epsilon * ULPS > _PART_OF_A_TURN).any())
+        for a in inputs
+    )
 
 
 @rule("NonZero")

@@ -64,11 +64,13 @@ def infer(proto: onnx.ModelProto, stated: Mapping[str, onnx.ValueInfoProto]) -> 
     graph = proto.graph
     found = _inferred(proto, ())
     made = {name for node in graph.node for name in node.output if name}
-    credible = made - _behind_pads(graph)
-    unknown = [info for name, info in stated.items() if name in credible and not _has_shape(found.get(name))]
+    doubtful = _behind_pads(graph)
+    silent = [info for name, info in stated.items() if name in made and not _has_shape(found.get(name))]
+    unknown = [info for info in silent if info.name not in doubtful]
     if unknown:
         found = _inferred(proto, unknown)
         found.update((info.name, info) for info in unknown if not _has_shape(found.get(info.name)))
+    found.update((info.name, _of_same_rank(info)) for info in silent if not _has_shape(found.get(info.name)))
     outputs = {output.name for output in graph.output}
     del graph.value_info[:]
     graph.value_info.extend(info for name, info in found.items() if name in made and name not in outputs)
@@ -213,6 +215,14 @@ def _behind_pads(graph: onnx.GraphProto) -> set[str]:
     for node in graph.node:
         if _is_padded_otherwise(node) or not found.isdisjoint(node.input):
             found.update(filter(None, node.output))
+    return found
+
+
+def _of_same_rank(info: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
+    """The same type with every extent open."""
+    found = onnx.ValueInfoProto.FromString(info.SerializeToString())
+    for dim in found.type.tensor_type.shape.dim:
+        dim.Clear()
     return found
 
 
