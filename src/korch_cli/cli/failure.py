@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import sys
@@ -12,8 +13,13 @@ from pathlib import Path
 
 import click
 
-from korch_cli.core.errors import KorchError
+from korch_cli.core.errors import KorchError, MissingError, UsageError
 from korch_cli.version import __version__
+
+_OUTSIDE = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM}
+)
+"""What the system says when it has no room, no memory, no files or no processes left."""
 
 
 class Terminated(BaseException):
@@ -26,6 +32,20 @@ def explain(error: KorchError) -> None:
     click.echo(f"{_red('error:')} {error.message}{where}", err=True)
     if error.hint:
         click.echo(f"  {error.hint}", err=True)
+
+
+def from_outside(error: Exception) -> KorchError | None:
+    """Return what a failure says of the machine or of the command line, None where it is a bug in korch."""
+    if isinstance(error, MemoryError):
+        return MissingError("there is not enough memory", hint="give the model's inputs smaller shapes, or free some")
+    if not isinstance(error, OSError):
+        return None
+    name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes | os.PathLike) else ""
+    if error.errno == errno.ENAMETOOLONG:
+        return UsageError("a file name is too long", where=f"{Path(name).name[:40]}…", hint="give a shorter one")
+    if error.errno in _OUTSIDE:
+        return MissingError(f"the system refuses: {error.strerror}", where=name or None)
+    return None
 
 
 def report_crash(error: Exception) -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
 
 from korch_cli.version import __version__
@@ -46,6 +48,37 @@ def test_the_module_runs_as_a_program() -> None:
     command = [sys.executable, "-m", "korch_cli", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (0, f"korch {__version__}\n")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "ascii"])
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_names_that_the_encoding_lacks_are_shown(encoding: str, form: str, tmp_path: Path) -> None:
+    path, report = os.fsencode(tmp_path / "名") + b"\xff.onnx", tmp_path / "report.json"
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17, "my.ops" : 1]> g (float[2] x) => (float[2] y) { y = my.ops.Foo(x) }'
+    )
+    proto.graph.node[0].name = "œuvre 名"
+    Path(os.fsdecode(path)).write_bytes(proto.SerializeToString())
+    command = [sys.executable, "-m", "korch_cli", "inspect", path, "--format", form, "-v", "--report", report]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, capture_output=True, check=False, timeout=60, env=environment)
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(report.read_text(encoding="utf-8"))
+    assert shown["opaque"][0]["name"] == "œuvre 名"
+    if form == "json":
+        assert json.loads(done.stdout) == shown
+    else:
+        assert b"Foo" in done.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no device that is always full")
+def test_a_full_disk_is_not_a_bug() -> None:
+    command = [sys.executable, "-m", "korch_cli", "doctor"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert done.returncode == 4
+    assert "bug" not in done.stderr
+    assert "space" in done.stderr
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
