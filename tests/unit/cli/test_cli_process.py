@@ -59,7 +59,18 @@ def test_names_that_the_encoding_lacks_are_shown(encoding: str, form: str, tmp_p
     )
     proto.graph.node[0].name = "œuvre 名"
     Path(os.fsdecode(path)).write_bytes(proto.SerializeToString())
-    command = [sys.executable, "-m", "korch_cli", "inspect", path, "--format", form, "-v", "--report", report]
+    command: list[str | bytes | Path] = [
+        sys.executable,
+        "-m",
+        "korch_cli",
+        "inspect",
+        path,
+        "--format",
+        form,
+        "-v",
+        "--report",
+        report,
+    ]
     environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, capture_output=True, check=False, timeout=60, env=environment)
     assert done.returncode == 0, done.stderr
