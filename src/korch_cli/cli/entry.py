@@ -67,7 +67,10 @@ for _command in (optimize, profile, verify, inspect, explain_command, reduce, ca
 
 def main() -> None:
     """Run the command line of this process; never returns."""
-    signal.signal(signal.SIGTERM, _on_terminate)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # nohup has its programs ignore that their terminal was closed.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _on_terminate)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names in a model and paths may hold what the terminal's encoding has no character for.
         sys.stdout.reconfigure(errors="backslashreplace")

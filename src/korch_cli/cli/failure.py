@@ -23,7 +23,10 @@ _OUTSIDE = frozenset(
 
 
 class Terminated(BaseException):
-    """The process was asked to end (SIGTERM). A BaseException, so that nothing but the command group catches it."""
+    """The process was asked to end (SIGTERM), or its terminal was closed (SIGHUP).
+
+    A BaseException, so that nothing but the command group catches it.
+    """
 
 
 def explain(error: KorchError) -> None:
@@ -43,6 +46,9 @@ def from_outside(error: Exception) -> KorchError | None:
     name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes | os.PathLike) else ""
     if error.errno == errno.ENAMETOOLONG:
         return UsageError("a file name is too long", where=f"{Path(name).name[:40]}…", hint="give a shorter one")
+    if error.errno == errno.ENOENT and error.filename is None:
+        hint = "change to another one, or name files by whole paths"
+        return MissingError("the current folder is not there any more", hint=hint)
     if error.errno in _OUTSIDE:
         return MissingError(f"the system refuses: {error.strerror}", where=name or None)
     return None

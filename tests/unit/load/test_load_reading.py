@@ -236,9 +236,10 @@ def test_a_name_that_is_no_text(tmp_path: Path, place: str) -> None:
     nodes = [
         make("Add", [name["input"], name["weight"]], [name["made"]], name=name["node"]),
         make("If", ["c"], ["e"], then_branch=branches[0], else_branch=branches[1]),
-        make(name["type"], ["e"], ["h"], domain=name["domain"], **{name["attribute"]: 1}),
+        make(name["type"], ["e"], ["h"], domain=name["domain"]),
         make("Bar", ["h"], ["y"], domain="own"),
     ]
+    nodes[2].attribute.append(helper.make_attribute(name["attribute"], 1))
     opsets = [helper.make_opsetid(domain, version) for domain, version in (("", 17), ("own", 1), (name["domain"], 1))]
     body = [make("Exp", ["p"], [name["function"]]), make("Neg", [name["function"]], ["q"])]
     graph = helper.make_graph(
