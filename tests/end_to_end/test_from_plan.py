@@ -176,8 +176,22 @@ def test_a_damaged_plan_is_the_users_wherever_it_is_damaged(source: Path, tmp_pa
         part = document
         for key in path[:-1]:
             part = part[key]
-        part[path[-1]] = None
-        damaged = tmp_path / "damaged.json"
-        damaged.write_text(json.dumps(document), encoding="utf-8")
-        with pytest.raises(UsageError, match="damaged"):
-            read_plan(damaged)
+        # No JSON of another program's, and still what Python reads: numbers that are none, or are too large.
+        beyond = [float("nan"), float("inf"), 10**400] if isinstance(part[path[-1]], float) else []
+        for wrong in (None, *beyond):
+            part[path[-1]] = wrong
+            damaged = tmp_path / "damaged.json"
+            damaged.write_text(json.dumps(document), encoding="utf-8")
+            with pytest.raises(UsageError, match="damaged"):
+                read_plan(damaged)
+
+
+def test_a_plan_beyond_all_measure_is_the_users(source: Path, tmp_path: Path) -> None:
+    sound = json.loads(planned(source, tmp_path / "a.onnx").read_text(encoding="utf-8"))
+    damaged = tmp_path / "damaged.json"
+    damaged.write_text(json.dumps(sound | {"shapes": {"x": [2**31]}}), encoding="utf-8")
+    with pytest.raises(UsageError, match="damaged"):
+        read_plan(damaged)
+    damaged.write_text("[" * 100_000, encoding="utf-8")
+    with pytest.raises(UsageError, match="no JSON"):
+        read_plan(damaged)

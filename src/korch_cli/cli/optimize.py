@@ -22,6 +22,7 @@ from korch_cli.cli.options import (
     same_file,
     seed_flag,
     shape_flags,
+    spare_weights,
     threads_flag,
     tolerance_flags,
     write_report,
@@ -116,6 +117,7 @@ def optimize(
     Beside OUT lie its kernel library (.korch.so) and the plan (.plan.json). OUT equals IN if nothing faster is found.
     """
     _check_paths(source, output, report, dry_run=dry_run)
+    require_report(report, *(path for path in (inputs, from_plan) if path is not None))
     _check_modes({"--from-plan": from_plan is not None, "--force-fusion": force_fusion, "--dry-run": dry_run})
     given, bindings = read_inputs(inputs, bindings_of(dims, shapes))
 
@@ -141,6 +143,7 @@ def optimize(
         portable=portable,
         force_fusion=force_fusion,
     )
+    spare_weights(source, report)
     with show_progress(quiet=quiet) as progress:
         if dry_run:
             expected: DryRunRecord = pipeline.dry_run(settings, progress)
@@ -176,4 +179,9 @@ def _check_paths(source: Path, output: Path | None, report: Path | None, *, dry_
         raise UsageError("IN and OUT are the same file", where=str(output), hint="give OUT another name")
     require_model(source)
     require_file(output)
-    require_report(report, source, output)
+    beside = (
+        output.with_suffix(".korch.so"),
+        output.with_suffix(".plan.json"),
+        output.with_name(f"{output.name}.data"),
+    )
+    require_report(report, source, output, *beside)

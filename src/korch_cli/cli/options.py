@@ -124,19 +124,27 @@ def require_file(path: Path) -> None:
     require_folder(path)
 
 
-def require_report(report: Path | None, *models: Path) -> None:
-    """Raise an error if the report that is asked for would overwrite one of these models, or cannot be written.
+def require_report(report: Path | None, *files: Path) -> None:
+    """Raise an error if the report that is asked for would overwrite one of these files, or cannot be written.
 
     Raises:
-        UsageError: it is one of the models, or a folder.
+        UsageError: it is one of the files, or a folder.
         MissingError: its folder is not there or takes no files.
     """
     if report is None:
         return
-    if any(same_file(report, model) for model in models):
-        raise UsageError("the report would overwrite a model", where=str(report), hint="give it another name")
+    if any(same_file(report, file) for file in files):
+        hint = "give it another name"
+        raise UsageError("the report would overwrite what is read or written", where=str(report), hint=hint)
     if not _is_stream(report):
         require_file(report)
+
+
+def spare_weights(model: Path, *targets: Path | None) -> None:
+    """Raise UsageError if one of the files to write holds weights of this model, which lie beside it."""
+    from korch_cli.emit import require_apart  # onnx comes with it
+
+    require_apart(model, [path for path in targets if path is not None and path.is_file()])
 
 
 def write_report(document: str, report: Path | None) -> None:

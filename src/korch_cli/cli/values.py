@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)([smh])")
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?|\.\d{1,9})([smh])")
 _LARGEST = 2**31 - 1
 """No tensor that a model could compute has a longer axis."""
-_SHAPE = re.compile(r"\d+(?:x\d+)*")
+_EXTENT = re.compile(r"\d{1,10}")
+_SHAPE = re.compile(rf"{_EXTENT.pattern}(?:x{_EXTENT.pattern})*")
 
 
 class Number(click.FloatRange):
@@ -71,7 +72,7 @@ class Dimension(click.ParamType[tuple[str, int]]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
         """Return the name and the extent."""
         name, _, extent = str(value).rpartition("=")
-        if not name or not extent.isdecimal() or not 1 <= int(extent) <= _LARGEST:
+        if not name or not _EXTENT.fullmatch(extent) or not 1 <= int(extent) <= _LARGEST:
             self.fail(
                 f"{value!r} does not name a dimension and its extent, which is 1 at least; write it as batch=1.",
                 param,

@@ -15,6 +15,9 @@ from korch_cli.core.model import Model
 from korch_cli.core.plan import Plan
 
 PLAN_SCHEMA = "korch.plan/2"
+_LARGEST_NUMBER = 1e300
+"""Neither NaN nor an infinity is below it."""
+_LARGEST_EXTENT = 2**31 - 1
 
 
 def plan_document(
@@ -122,7 +125,7 @@ def read_plan(path: Path) -> dict[str, Any]:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"the plan cannot be read: {error.strerror}", where=str(path)) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError("the plan is no JSON document", where=str(path)) from error
     if not isinstance(document, dict) or document.get("schema") != PLAN_SCHEMA:
         raise UsageError(f"this is no plan: its schema is not {PLAN_SCHEMA!r}", where=str(path))
@@ -145,7 +148,7 @@ def _named_kernels(document: Mapping[str, Any]) -> set[str]:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST_NUMBER
 
 
 def _is_text(value: object) -> bool:
@@ -158,7 +161,7 @@ def _are_names(value: object) -> bool:
 
 def _are_shapes(value: object) -> bool:
     return isinstance(value, dict) and all(
-        isinstance(shape, list) and all(type(extent) is int and extent >= 0 for extent in shape)
+        isinstance(shape, list) and all(type(extent) is int and 0 <= extent <= _LARGEST_EXTENT for extent in shape)
         for shape in value.values()
     )
 

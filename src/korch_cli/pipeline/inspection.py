@@ -191,7 +191,7 @@ def _plan(source: Path, file: FileRecord) -> tuple[dict[str, Any] | None, str | 
     path = source.with_suffix(".plan.json")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None, None
     if not isinstance(document, dict) or document.get("schema") != PLAN_SCHEMA:
         return None, None

@@ -109,7 +109,7 @@ def link(
         exported.write_text(f"{{ global: {'; '.join(exports)}; local: *; }};\n", encoding="utf-8")
         made = Path(scratch) / "library.so"
         listed = Path(scratch) / "objects"
-        listed.write_text("\n".join(f'"{path}"' for path in objects), encoding="utf-8")
+        listed.write_bytes(b"\n".join(map(_quoted, objects)))
         arguments = [
             *compiler.command,
             "-shared",
@@ -127,12 +127,17 @@ def link(
             "-lc",
             "-lgcc",
         ]
-        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+        done = subprocess.run(arguments, capture_output=True, check=False)
         if done.returncode != 0:
             hint = "if a file in the cache is damaged, korch cache clear removes it"
-            sentence = f"the kernel library cannot be linked: {first_line(done.stderr)}"
+            sentence = f"the kernel library cannot be linked: {first_line(done.stderr.decode(errors='replace'))}"
             raise KorchError(sentence, where=output.name, hint=hint)
         made.replace(output)
+
+
+def _quoted(path: Path) -> bytes:
+    """Return a path as it is written in a file of arguments."""
+    return b'"' + os.fsencode(path).replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"'
 
 
 def _key(compiler: Compiler, text: str, headers: Mapping[str, str]) -> str:

@@ -65,7 +65,10 @@ def find_compiler(preference: str | None = None) -> Compiler:
     """
     chosen = preference if preference is not None else os.environ.get("KORCH_CXX") or None
     if chosen is not None:
-        command = tuple(shlex.split(chosen))
+        try:
+            command = tuple(shlex.split(chosen))
+        except ValueError as error:
+            raise MissingError(f"the C++ compiler {chosen!r} is no command: {error}", hint=_HINT) from error
         problem = _problem(command)
         if problem is not None:
             raise MissingError(f"the C++ compiler {chosen!r} does not work: {problem}", hint=_HINT)
@@ -100,27 +103,30 @@ def _problem(command: tuple[str, ...]) -> str | None:
         source.write_text(_SMOKE_TEST, encoding="utf-8")
         arguments = [*command, *_FLAGS, "-c", str(source), "-o", str(made)]
         try:
-            done = subprocess.run(arguments, capture_output=True, text=True, timeout=_SMOKE_SECONDS, check=False)
+            done = subprocess.run(arguments, capture_output=True, timeout=_SMOKE_SECONDS, check=False)
         except FileNotFoundError:
             return "there is no such program"
-        except PermissionError:
-            return "it cannot be run"
+        except OSError as error:
+            return f"it cannot be run: {error.strerror}"
         except subprocess.TimeoutExpired:
             return f"it takes more than {_SMOKE_SECONDS:.0f} s for a few lines"
         if done.returncode != 0:
-            return first_line(done.stderr)
+            return first_line(done.stderr.decode(errors="replace"))
         return None if made.is_file() else "it reports success, but makes no object file"
 
 
 def _described(command: tuple[str, ...]) -> Compiler:
-    version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
+    version = _said([*command, "--version"])
     # What -march=native stands for, and every other macro that the flags decide.
-    macros = subprocess.run(
-        [*command, *_FLAGS, "-dM", "-E", "-x", "c++", "/dev/null"], capture_output=True, text=True, check=False
-    ).stdout
+    macros = _said([*command, *_FLAGS, "-dM", "-E", "-x", "c++", "/dev/null"])
     parts = "\n".join([version, macros, *_FLAGS])
     name = version.splitlines()[0].strip() if version else command[0]
     return Compiler(command, _FLAGS, f"{name} {hashlib.sha256(parts.encode()).hexdigest()[:12]}")
+
+
+def _said(arguments: list[str]) -> str:
+    """Return what a program writes to stdout; compilers write in the language and the encoding of the user."""
+    return subprocess.run(arguments, capture_output=True, check=False).stdout.decode(errors="replace")
 
 
 def first_line(text: str) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -8,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from click.testing import Result
 
@@ -91,6 +93,9 @@ def test_defaults(invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_pa
         ("--dim", "batch=0", "batch=1"),
         ("--dim", "=1", "batch=1"),
         ("--dim", "batch=1.5", "batch=1"),
+        ("--dim", f"batch={'1' * 5000}", "batch=1"),
+        ("--shape", f"x={'1' * 5000}x3", "x=1x3x48x320"),
+        ("--budget", f"{'9' * 400}h", "90s"),
         ("--gap", "2", "0<=x<=1"),
         ("--threads", "0", "x>=1"),
         ("--format", "xml", "json"),
@@ -135,12 +140,27 @@ def test_the_input_is_never_the_output(
     assert pipeline.settings is None
 
 
-@pytest.mark.parametrize("name", ["in.onnx", "out.onnx"])
-def test_the_report_never_overwrites_a_model(
+@pytest.mark.parametrize("name", ["in.onnx", "out.onnx", "out.korch.so", "out.plan.json", "out.onnx.data"])
+def test_the_report_never_overwrites_a_model_or_what_lies_beside_it(
     invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path, name: str
 ) -> None:
     result = invoke("optimize", model, "-o", tmp_path / "out.onnx", "--report", tmp_path / name)
     assert result.exit_code == 2
+    assert pipeline.settings is None
+
+
+@pytest.mark.parametrize("flag", ["--inputs", "--from-plan"])
+def test_the_report_never_overwrites_what_is_read(
+    invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path, flag: str
+) -> None:
+    read = tmp_path / "read"
+    with read.open("wb") as file:
+        np.savez(file, x=np.zeros(3))
+    before = read.read_bytes()
+    result = invoke("optimize", model, "-o", tmp_path / "out.onnx", flag, read, "--report", read)
+    assert result.exit_code == 2
+    assert "would overwrite" in result.stderr
+    assert read.read_bytes() == before
     assert pipeline.settings is None
 
 
@@ -217,6 +237,9 @@ def test_an_output_folder_that_takes_no_files_is_found_before_any_work(
         (MissingError("no"), 4),
         (BudgetError("no"), 5),
         (KorchError("no"), 70),
+        (MemoryError("no"), 4),
+        (OSError(errno.ENOSPC, "no space"), 4),
+        (OSError(errno.EMFILE, "too many files", Path("there")), 4),
         (KeyboardInterrupt(), 130),
         (Terminated(), 143),
     ],
@@ -228,7 +251,7 @@ def test_each_failure_has_its_exit_code(
     result = invoke("optimize", model, "-o", tmp_path / "out.onnx", "-q")
     assert result.exit_code == code
     assert result.stdout == ""
-    assert len(result.stderr.strip().splitlines()) == 1
+    assert result.stderr.strip().splitlines()[1:] in ([], ["  give the model's inputs smaller shapes, or free some"])
 
 
 def test_a_failure_says_where_and_what_to_do(

@@ -193,6 +193,13 @@ def test_a_library_exports_what_was_asked_for_and_needs_no_cpp_runtime(compiler:
     assert needed <= {"libc.so.6", "libm.so.6"}
 
 
+@pytest.mark.parametrize("name", ["a \"quoted' \\ name", os.fsdecode(b"not \xff utf-8")])
+def test_objects_lie_in_folders_of_any_name(compiler: Compiler, tmp_path: Path, name: str) -> None:
+    made = compiled(compiler, ANSWER, tmp_path / name, HEADERS)
+    link(compiler, [made], tmp_path / "library.so", exports=["answer"])
+    assert (tmp_path / "library.so").stat().st_size > 0
+
+
 def test_equal_objects_make_equal_libraries(compiler: Compiler, tmp_path: Path) -> None:
     made = []
     for name in ("one", "two"):
