@@ -9,6 +9,9 @@ RUN := $(BIN)/python
 KORCH := $(BIN)/korch
 DESCRIPTION := pyproject.toml setup.cfg
 
+# A processor without fused products and sums; functions keep their bounds there too.
+OLDEST := $(if $(filter x86_64,$(shell uname -m)),x86-64,native)
+
 SECONDS := 600
 SEED := 0
 
@@ -19,7 +22,7 @@ DEMO_OUT := $(BUILD)/demo/$(DEMO_MODEL).onnx
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test exhaustive lint format conformance conformance-update fuzz compat models acceptance bench bench-quick clean
+.PHONY: help demo test exhaustive math lint format conformance conformance-update fuzz compat models acceptance bench bench-quick clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -36,6 +39,10 @@ test: lint ## check style, types and import rules, and run all tests
 
 exhaustive: $(VENV)/.dev ## run the tests that take too long for every change, about half an hour
 	$(RUN) -m pytest -n auto -m exhaustive
+
+math: $(VENV)/.run ## compare the elementary functions of kernels with double precision, at every float, about an hour
+	$(RUN) -m scripts.vector_math
+	$(RUN) -m scripts.vector_math --march $(OLDEST)
 
 lint: $(VENV)/.dev ## check style and types
 	$(BIN)/ruff check .
