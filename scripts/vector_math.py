@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 from korch_cli.toolchain import find_compiler
@@ -25,9 +24,7 @@ def main() -> int:
     for name in arguments.names:
         if name not in known:
             parser.error(f"{name} is none of {', '.join(known)}")
-    found = find_compiler(arguments.cxx)
-    flags = tuple(f"-march={arguments.march}" if f == "-march=native" else f for f in found.flags)
-    compiler = replace(found, flags=flags)
+    compiler = find_compiler(arguments.cxx, arguments.march)
     failures = 0
     print(f"{compiler.command[0]} -march={arguments.march}, every {arguments.stride}. bit pattern of float32")
     print(f"{'function':<16}{'worst ulp':>10}  {'bound':>6}  at")

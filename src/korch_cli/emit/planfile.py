@@ -13,6 +13,7 @@ from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import CandidateKind, Kernel
 from korch_cli.core.model import Model
 from korch_cli.core.plan import Plan
+from korch_cli.core.processor import NATIVE, PROCESSORS
 
 PLAN_SCHEMA = "korch.plan/2"
 
@@ -29,6 +30,7 @@ def plan_document(
     ways: Sequence[str] = ("written",),
     *,
     portable: bool = False,
+    processor: str = NATIVE,
 ) -> str:
     """Return what was written and why, as JSON with sorted keys.
 
@@ -51,6 +53,7 @@ def plan_document(
         shapes: what the inputs were bound to.
         ways: names of the ways of writing the model, by the number that candidates have for them.
         portable: whether nodes were rewritten in ONNX's own domain alone; a field of this name says so if it is true.
+        processor: what the kernels were built for; the field `cpu` if that is not the processor at hand.
     """
     document: dict[str, object] = {
         "schema": PLAN_SCHEMA,
@@ -70,6 +73,7 @@ def plan_document(
             "sequence": list(_sequence(model, plan, kernels, graph, ways)),
         }
         document |= {"portable": True} if portable else {}
+        document |= {"cpu": processor} if processor != NATIVE else {}
     return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -184,6 +188,7 @@ def _is_kernel_step(step: Mapping[str, object]) -> bool:
 _FORM: dict[str, Callable[[object], bool]] = {
     "model_sha256": _is_text,
     "changed": lambda value: isinstance(value, bool),
+    "cpu": lambda value: value is None or value in PROCESSORS,
 }
 """What every plan must hold."""
 _BUILT_FORM: dict[str, Callable[[object], bool]] = {

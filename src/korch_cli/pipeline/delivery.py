@@ -325,7 +325,17 @@ class Delivery:
         shapes = {name: whole.types[name].shape for name in whole.inputs}
         plan, kernels, domain = (None, {}, None) if built is None else (built.plan, built.kernels, built.domain)
         names = [way.name for way in self.ways.members]
-        ways, portable = self.ways, self.settings.portable
+        ways, portable, processor = self.ways, self.settings.portable, self.laboratory.bench.compiler.processor
         return plan_document(
-            ways.model, source, outcome.reason, plan, kernels, domain, ways.graph, shapes, names, portable=portable
+            ways.model,
+            source,
+            outcome.reason,
+            plan,
+            kernels,
+            domain,
+            ways.graph,
+            shapes,
+            names,
+            portable=portable,
+            processor=processor,
         )

@@ -63,6 +63,7 @@ def describe_environment(search: Search) -> dict[str, str]:
         "onnx": importlib.metadata.version("onnx"),
         "machine": search.laboratory.bench.identity,
         "compiler": search.laboratory.bench.compiler.identity,
+        "cpu": search.laboratory.bench.compiler.processor,
         "threads": str(search.laboratory.bench.threads),
     }
 
