@@ -84,7 +84,7 @@ def test_nothing_is_built_for_a_processor_that_this_machine_is_not(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("korch_cli.measure.identity._processor", lambda: ("Eniac", "decimal accumulators"))
-    with pytest.raises(MissingError, match="cannot run kernels for native: it has no .*, ") as refused:
+    with pytest.raises(MissingError, match=r"cannot run kernels for native: it has no .*, ") as refused:
         made(source, tmp_path / "out.onnx", bindings=Bindings({"N": 4}, {}))
     assert "--cpu" in str(refused.value.hint)
     assert not list(tmp_path.glob("out.*"))
