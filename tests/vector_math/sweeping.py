@@ -70,11 +70,15 @@ class Finding:
 
 
 def build(command: Sequence[str], flags: Sequence[str], program: Path) -> None:
-    """Compile the sweep with the flags of kernels. Raises CalledProcessError."""
+    """Compile the sweep with the flags of kernels; it needs no libraries, where it is emulated.
+
+    Raises:
+        CalledProcessError: it does not compile.
+    """
     folder = program.parent
     for name, text in headers().items():
         (folder / name).write_text(text, encoding="utf-8")
-    arguments = [*command, *flags, f"-I{folder}", str(_SOURCE), "-o", str(program), "-lm"]
+    arguments = [*command, *flags, f"-I{folder}", str(_SOURCE), "-o", str(program), "-static", "-lm"]
     subprocess.run(arguments, check=True, capture_output=True, text=True, timeout=_COMPILE_SECONDS)
 
 

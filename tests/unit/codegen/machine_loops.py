@@ -12,7 +12,7 @@ from korch_cli.core.kernel import Kernel
 from korch_cli.toolchain import Compiler
 
 _LABEL = re.compile(r"^(\.?\w[\w.$]*):")
-_JUMP = re.compile(r"^\s+(?:j\w+|b|b\.\w+|cbn?z|tbn?z)\s+(?:.*,\s*)?(\.L[\w.$]*)\s*$")
+_JUMP = re.compile(r"^\s+(?:j\w+|b[\w.]*|cbn?z|tbn?z)\s+(?:.*,\s*)?(\.L[\w.$]*)\s*$")
 _ARITHMETIC = r"(?:add|sub|mul|div|max|min|sqrt|fn?m(?:add|sub)\d*)"
 _INTEGER = r"vp(?:and|andn|or|xor|add|sub|cmp\w*)[dq]|vpternlog[dq]"
 _COMPUTES = rf"v?(?:{_ARITHMETIC}|cmp\w*|blendm?v?|and|andn|or|xor)p[sd]|{_INTEGER}"
