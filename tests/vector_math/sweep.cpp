@@ -167,7 +167,9 @@ void judge(float x, float got, double want, double absolute, Worst& worst) {
   const double right = bounded(want), off = fabs(bounded(got) - right);
   if (off <= absolute) return;
   const double size = fabs(right) < 0x1p-126 ? 0x1p-126 : fabs(right) < 0x1p128 ? fabs(right) : 0x1p127;
-  const double error = off / ldexp(1.0, ilogb(size) - 23);
+  // The power of two at or below it has its exponent and nothing else.
+  const double power = from_bits(bits(size) & 0x7ff0000000000000u);
+  const double error = off / power * 0x1p23;
   if (error > worst.error) {
     worst.error = error;
     worst.at = bits(x);

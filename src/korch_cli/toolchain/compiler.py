@@ -110,8 +110,16 @@ def _known() -> list[tuple[str, ...]]:
     return found
 
 
-def _flags(processor: str) -> tuple[str, ...]:
-    return (*_FLAGS, f"-march={processor}")
+def _flags(command: tuple[str, ...], processor: str) -> tuple[str, ...]:
+    if not _is_zig(command):
+        return (*_FLAGS, f"-march={processor}")
+    # It knows the flags of clang alone, and has names of its own for processors.
+    known = tuple("-fno-vectorize" if flag == "-fno-tree-loop-vectorize" else flag for flag in _FLAGS)
+    return (*known, f"-march={processor.replace('-', '_')}")
+
+
+def _is_zig(command: tuple[str, ...]) -> bool:
+    return any(Path(word).name in ("zig", "ziglang") for word in command)
 
 
 def _problem(command: tuple[str, ...], processor: str) -> str | None:
@@ -122,7 +130,7 @@ def _problem(command: tuple[str, ...], processor: str) -> str | None:
         made = Path(folder) / "test.o"
         source = Path(folder) / "test.cpp"
         source.write_text(_SMOKE_TEST, encoding="utf-8")
-        arguments = [*command, *_flags(processor), "-c", str(source), "-o", str(made)]
+        arguments = [*command, *_flags(command, processor), "-c", str(source), "-o", str(made)]
         try:
             done = subprocess.run(arguments, capture_output=True, text=True, timeout=_SMOKE_SECONDS, check=False)
         except FileNotFoundError:
@@ -137,7 +145,7 @@ def _problem(command: tuple[str, ...], processor: str) -> str | None:
 
 
 def _described(command: tuple[str, ...], processor: str) -> Compiler:
-    flags = _flags(processor)
+    flags = _flags(command, processor)
     version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
     # What -march stands for, and every other macro that the flags decide.
     macros = subprocess.run(
@@ -148,6 +156,8 @@ def _described(command: tuple[str, ...], processor: str) -> Compiler:
     target = "" if processor == NATIVE else f" for {processor}"
     defined = frozenset(line.split()[1] for line in macros.splitlines() if line.startswith("#define "))
     oldest = next((name for macro, name in _OLDEST.items() if macro in defined), "")
+    if oldest and _is_zig(command):
+        oldest = oldest.replace("-", "_") if oldest.startswith("x86") else "generic"
     return Compiler(command, flags, f"{name}{target} {digest}", processor, needed_features(defined), oldest)
 
 
