@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from korch_cli.candidates import single_operators
+from korch_cli.candidates import single_operators, work_of
 from korch_cli.core.kernel import DOMAIN_PREFIX, Candidate, CandidateKind, Kernel, KernelBody
 from korch_cli.core.plan import Plan, Priced
 from korch_cli.core.progress import Progress
@@ -326,6 +326,7 @@ class Delivery:
         plan, kernels, domain = (None, {}, None) if built is None else (built.plan, built.kernels, built.domain)
         names = [way.name for way in self.ways.members]
         ways, portable, processor = self.ways, self.settings.portable, self.laboratory.bench.compiler.processor
+        work = {} if built is None else {c.digest: work_of(body) for c, body in built.bodies.items()}
         return plan_document(
             ways.model,
             source,
@@ -338,4 +339,5 @@ class Delivery:
             names,
             portable=portable,
             processor=processor,
+            work=work,
         )
