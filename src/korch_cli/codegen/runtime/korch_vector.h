@@ -801,6 +801,30 @@ KORCH_INLINE typename Types<V>::Unsigned float_to_bfloat(V x) {
   return select(x == x, rounded, (u >> 16) | 0x40u);
 }
 
+// Vectors of them, as they lie in memory. Processors with F16C convert in one instruction; clang has other names for it.
+using vh = uint16_t __attribute__((vector_size(KORCH_VECTOR_BYTES / 2)));
+KORCH_INLINE vf widened(vh h) {
+#if defined(__F16C__) && defined(__AVX512F__) && !defined(__clang__)
+  using Signed = short __attribute__((vector_size(32)));
+  return (vf)__builtin_ia32_vcvtph2ps512_mask((Signed)h, vf{}, -1, 4);  // 4: no other rounding than the usual one
+#elif defined(__F16C__) && !defined(__clang__)
+  using Signed = short __attribute__((vector_size(16)));
+  return (vf)__builtin_ia32_vcvtph2ps256((Signed)h);
+#else
+  return half_to_float(__builtin_convertvector(h, vu));
+#endif
+}
+KORCH_INLINE vh narrowed(vf x) {
+#if defined(__F16C__) && defined(__AVX512F__) && !defined(__clang__)
+  using Signed = short __attribute__((vector_size(32)));
+  return (vh)__builtin_ia32_vcvtps2ph512_mask(x, 0, Signed{}, -1);  // 0: to the nearest, halves to even
+#elif defined(__F16C__) && !defined(__clang__)
+  return (vh)__builtin_ia32_vcvtps2ph256(x, 0);
+#else
+  return __builtin_convertvector(float_to_half(x), vh);
+#endif
+}
+
 KORCH_INLINE void load_lanes(const uint16_t* p, uint32_t& u) { u = *p; }
 KORCH_INLINE void load_lanes(const uint16_t* p, vu& u) {
   for (int i = 0; i < kLanes; ++i) u[i] = p[i];
@@ -814,9 +838,13 @@ KORCH_INLINE void store_lanes(uint16_t* p, vu u) {
 
 template <class V>
 KORCH_INLINE V load_f16(const uint16_t* p) {
-  typename Types<V>::Unsigned u;
-  load_lanes(p, u);
-  return half_to_float(u);
+  if constexpr (Types<V>::lanes == 1) {
+    return half_to_float((uint32_t)*p);
+  } else {
+    vh h;
+    memcpy(&h, p, sizeof h);
+    return widened(h);
+  }
 }
 template <class V>
 KORCH_INLINE V load_bf16(const uint16_t* p) {
@@ -824,9 +852,10 @@ KORCH_INLINE V load_bf16(const uint16_t* p) {
   load_lanes(p, u);
   return from_bits(u << 16);
 }
-template <class V>
-KORCH_INLINE void store_f16(uint16_t* p, V x) {
-  store_lanes(p, float_to_half(x));
+KORCH_INLINE void store_f16(uint16_t* p, float x) { *p = (uint16_t)float_to_half(x); }
+KORCH_INLINE void store_f16(uint16_t* p, vf x) {
+  vh h = narrowed(x);
+  memcpy(p, &h, sizeof h);
 }
 template <class V>
 KORCH_INLINE void store_bf16(uint16_t* p, V x) {
@@ -838,10 +867,8 @@ KORCH_INLINE float from_f16(uint16_t h) { return half_to_float((uint32_t)h); }
 KORCH_INLINE float from_bf16(uint16_t h) { return from_bits((uint32_t)h << 16); }
 KORCH_INLINE uint16_t to_f16(float x) { return (uint16_t)float_to_half(x); }
 KORCH_INLINE uint16_t to_bf16(float x) { return (uint16_t)float_to_bfloat(x); }
-template <class V>
-KORCH_INLINE V round_f16(V x) {
-  return half_to_float(float_to_half(x));
-}
+KORCH_INLINE float round_f16(float x) { return half_to_float(float_to_half(x)); }
+KORCH_INLINE vf round_f16(vf x) { return widened(narrowed(x)); }
 template <class V>
 KORCH_INLINE V round_bf16(V x) {
   return from_bits(float_to_bfloat(x) << 16);
