@@ -44,7 +44,7 @@ test: lint ## check style, types and import rules, and run all tests
 exhaustive: $(VENV)/.dev ## run the tests that take too long for every change, about half an hour
 	$(RUN) -m pytest -n auto -m exhaustive
 
-math: $(VENV)/.run ## compare the elementary functions of kernels with double precision, at every float, about an hour
+math: $(VENV)/.run ## compare the elementary functions of kernels with double precision, at every float, an hour or two
 	$(RUN) -m scripts.vector_math
 	$(RUN) -m scripts.vector_math --march $(OLDEST)
 
