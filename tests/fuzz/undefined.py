@@ -97,13 +97,13 @@ def _running_sum(node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
 
 @rule("ReduceProd ReduceSum ReduceMean ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum ReduceLogSumExp")
 def _overflowing_reduction(node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
-    """ONNX Runtime adds up and multiplies some integers as floats, which end at the largest integer."""
+    """ONNX Runtime adds up and multiplies some integers as floats, which round large ones and end at the largest."""
     if dtype_of(inputs[0]).is_float or not inputs[0].size:
         return False
     size = np.abs(inputs[0].astype(np.float64))
     with np.errstate(over="ignore"):
         largest = np.maximum(size, 1.0).prod() if node.op_type == "ReduceProd" else (size * size + size).sum()
-    return bool(largest > np.iinfo(inputs[0].dtype).max)
+    return bool(largest > min(np.iinfo(inputs[0].dtype).max, 2**53))
 
 
 @rule("ReduceProd")

@@ -29,6 +29,7 @@ from korch_cli.cli.options import (
 )
 from korch_cli.cli.values import Duration, Number, bindings_of
 from korch_cli.core.errors import ExitCode, UsageError
+from korch_cli.core.processor import PROCESSORS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,6 +69,13 @@ if TYPE_CHECKING:
     help="The C++ compiler.",
 )
 @click.option(
+    "--cpu",
+    type=click.Choice(PROCESSORS),
+    default=None,
+    show_default="that of the plan, or native",
+    help="Build kernels for this processor alone, or for all of a level.",
+)
+@click.option(
     "--from-plan", metavar="PLAN", type=MODEL, default=None, help="Build this plan again, without search and timing."
 )
 @click.option(
@@ -103,6 +111,7 @@ def optimize(
     solver_time: float,
     max_kernel_size: int,
     cxx: str | None,
+    cpu: str | None,
     from_plan: Path | None,
     portable: bool,
     force_fusion: bool,
@@ -139,6 +148,7 @@ def optimize(
         solver_time_s=solver_time,
         max_primitives=max_kernel_size,
         compiler=cxx,
+        processor=cpu,
         plan=from_plan,
         portable=portable,
         force_fusion=force_fusion,

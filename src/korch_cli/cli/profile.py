@@ -20,7 +20,7 @@ from korch_cli.cli.options import (
 )
 from korch_cli.cli.values import Duration, Number, bindings_of
 from korch_cli.core.errors import ExitCode
-from korch_cli.core.record import Comparison, NodeTime
+from korch_cli.core.record import Comparison, KernelTime, NodeTime
 
 
 @click.command()
@@ -32,6 +32,11 @@ from korch_cli.core.record import Comparison, NodeTime
 @inputs_flag
 @click.option("--seconds", type=Duration(), default="10s", help="Time to spend on timing, all models together.")
 @click.option("--per-node", is_flag=True, help="Also list the time of every node, from ONNX Runtime's profiler.")
+@click.option(
+    "--per-kernel",
+    is_flag=True,
+    help="Also list the generated kernels of MODEL: bytes, operations, time, and the share of what the machine can do.",
+)
 @format_flag
 @click.option(
     "--fail-if-slower",
@@ -60,6 +65,7 @@ def profile(
     inputs: Path | None,
     seconds: float,
     per_node: bool,
+    per_kernel: bool,
     form: str,
     fail_if_slower: float | None,
     fail_above_us: float | None,
@@ -76,10 +82,11 @@ def profile(
         require_model(path)
     given, bindings = read_inputs(inputs, bindings_of(dims, shapes))
 
-    from korch_cli import verify  # onnx comes with it
+    from korch_cli import pipeline, verify  # everything heavy comes with them
     from korch_cli.report import Profile, render_profile, show_progress, to_json
 
     verify.require_onnxruntime()
+    plan = pipeline.kernel_plan(model) if per_kernel else None
     feeds = draw_shared_inputs(paths, bindings, seed=seed, runs=1, given=given)[0]
     subjects = [
         verify.Subject(name, path, verify.find_library(path), optimize=True)
@@ -89,10 +96,13 @@ def profile(
         progress.stage(f"Timing {' and '.join(subject.name for subject in subjects)}")
         comparison = verify.compare_speed(subjects, feeds, threads=threads, seconds=seconds, progress=progress)
         nodes: tuple[NodeTime, ...] = ()
-        if per_node:
+        kernels: tuple[KernelTime, ...] = ()
+        if per_node or plan is not None:
             progress.stage(f"Profiling the nodes of {subjects[0].name}")
             nodes = verify.profile_nodes(subjects[0], feeds, threads=threads)
-    result = Profile(comparison, nodes)
+        if plan is not None:
+            kernels = pipeline.kernel_times(plan, nodes, threads=threads, progress=progress)
+    result = Profile(comparison, nodes if per_node else (), kernels)
     code = judge(comparison, fail_if_slower, fail_above_us)
     click.echo(to_json("profile", result, code) if form == "json" else render_profile(result))
     ctx.exit(code)

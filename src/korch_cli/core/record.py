@@ -141,6 +141,35 @@ class NodeTime:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelTime:
+    """A generated kernel as it runs in a model, and how far from the machine's limits that is.
+
+    Attributes:
+        name: of the custom operator.
+        uses: nodes of the model that ran it.
+        nodes: for each use in the plan, names of the nodes of the input model of which it computes all or a part.
+        schedule: the variant in words.
+        bytes_moved: operands read once, as far as results depend on them, and results written once.
+        flops: arithmetic of one use, in units of a float32 addition.
+        time_us: one use, the mean over all of them, in place.
+        limit_us: what one use takes at least on this machine.
+        limited_by: "memory" or "arithmetic": which of the two takes longer at least.
+        share_of_limit: limit / time, 1.0 is the machine's limit.
+    """
+
+    name: str
+    uses: int
+    nodes: tuple[tuple[str, ...], ...]
+    schedule: str
+    bytes_moved: int
+    flops: float
+    time_us: float
+    limit_us: float
+    limited_by: str
+    share_of_limit: float
+
+
+@dataclass(frozen=True, slots=True)
 class KernelRecord:
     """One generated kernel of the plan.
 
@@ -151,7 +180,8 @@ class KernelRecord:
         uses: how many nodes of the output model run it.
         time_us: measured, one run.
         alternative_us: ONNX Runtime's own nodes for the same, measured beside it; None if they could not be.
-        bytes_moved: operands read once and results written once.
+        bytes_moved: operands read once, as far as results depend on them, and results written once.
+        flops: arithmetic of one run, in units of a float32 addition.
         share_of_limit: bound / measured, 1.0 is the machine's limit.
     """
 
@@ -162,6 +192,7 @@ class KernelRecord:
     time_us: float
     alternative_us: float | None
     bytes_moved: int
+    flops: float
     share_of_limit: float
 
 

@@ -8,29 +8,44 @@ from functools import cache
 from importlib import resources
 
 from korch_cli.core.artifact import LibraryEntry
+from korch_cli.core.processor import NATIVE, Feature
 from korch_cli.core.types import TensorType
 
 _HEADER = "korch_ort.h"
+_HEADERS = (_HEADER, "korch_processor.h")
 _CHUNK_BYTES = 64 << 10
 _CHUNK_FLOPS = 256 << 10
 """Work that is worth handing to another thread: about ten microseconds."""
 
 
-def registration_unit(domain: str, entries: Sequence[LibraryEntry], comments: Mapping[str, str]) -> str:
+def registration_unit(
+    domain: str,
+    entries: Sequence[LibraryEntry],
+    comments: Mapping[str, str],
+    *,
+    processor: str = NATIVE,
+    features: Sequence[Feature] = (),
+) -> str:
     """Return the C++ unit that registers kernels which other units define.
+
+    It registers nothing on a processor that lacks one of the features. To find that out, the unit itself has to be
+    compiled for any processor.
 
     Args:
         domain: of the operators.
         entries: the kernels; each becomes the operator of its name.
         comments: for some kernel names, what to say above their entries.
+        processor: what the kernels are compiled for.
+        features: what that may need.
     """
-    blocks = [f'#include "{_HEADER}"']
+    blocks = [f'#include "{_HEADER}"', _needs_text(processor, features)]
     blocks += [_entry_text(entry, comments.get(entry.kernel.name, "")) for entry in entries]
     names = ", ".join(f"&kernel_{entry.kernel.name}" for entry in entries)
     blocks.append(
         f"static const korch::Kernel* const kernels[] = {{{names}}};\n\n"
         'extern "C" __attribute__((visibility("default"))) korch::Status* RegisterCustomOps(\n'
         "    korch::SessionOptions* options, const korch::ApiBase* base) {\n"
+        f"  KORCH_TRY(korch::require(base, needs, {len(features)}, processor));\n"
         f'  return korch::register_kernels(options, base, "{domain}", kernels, {len(entries)});\n'
         "}"
     )
@@ -40,7 +55,20 @@ def registration_unit(domain: str, entries: Sequence[LibraryEntry], comments: Ma
 @cache
 def ort_headers() -> dict[str, str]:
     """Return the files that the unit includes, by name."""
-    return {_HEADER: (resources.files("korch_cli.emit") / "runtime" / _HEADER).read_text(encoding="utf-8")}
+    folder = resources.files("korch_cli.emit") / "runtime"
+    return {name: (folder / name).read_text(encoding="utf-8") for name in _HEADERS}
+
+
+def _needs_text(processor: str, features: Sequence[Feature]) -> str:
+    rows = [f'    {{"{f.name}", {f.word:#x}, {f.part}, {f.register}, {f.bit}}},' for f in features]
+    return "\n".join(
+        [
+            f'static const char processor[] = "{processor}";',
+            "static const korch::Feature needs[] = {",
+            *(rows or ["    {nullptr, 0, 0, 0, 0},"]),
+            "};",
+        ]
+    )
 
 
 def _entry_text(entry: LibraryEntry, comment: str) -> str:

@@ -6,13 +6,16 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from korch_cli.core.errors import UsageError
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import CandidateKind, Kernel
+from korch_cli.core.machine import Work
 from korch_cli.core.model import Model
 from korch_cli.core.plan import Plan
+from korch_cli.core.processor import NATIVE, PROCESSORS
 
 PLAN_SCHEMA = "korch.plan/2"
 _LARGEST_NUMBER = 1e300
@@ -32,16 +35,19 @@ def plan_document(
     ways: Sequence[str] = ("written",),
     *,
     portable: bool = False,
+    processor: str = NATIVE,
+    work: Mapping[str, Work] = MappingProxyType({}),
 ) -> str:
     """Return what was written and why, as JSON with sorted keys.
 
     The fields are `schema`, `model_sha256`, `changed`, `reason`, and for a plan `domain`, `status` (the solver's word),
     `cost_us` and `bound_us` (of the whole plan), `vendor_operators` (how many ONNX Runtime runs) and `kernels`. Each of
-    these has a `name` and `digest`, its `schedule`, the number of `uses`, the `time_us` of one use, and `nodes`: for
-    each use the names of the input model's nodes that it computes, wholly or in part. `shapes` are those of the inputs,
-    and `sequence` says what runs in which order: `nodes` of the input model or of the rewritten one, a `primitive` as a
-    node of its own, or a `kernel` with the `values` of the primitive graph that it computes and the `way` to write the
-    model that these are in. Microseconds have three decimals.
+    these has a `name` and `digest`, its `schedule`, the number of `uses`, the `time_us` of one use, the `bytes` and
+    `flops` that it cannot do without, and `nodes`: for each use the names of the input model's nodes that it computes,
+    wholly or in part. `shapes` are those of the inputs, and `sequence` says what runs in which order: `nodes` of the
+    input model or of the rewritten one, a `primitive` as a node of its own, or a `kernel` with the `values` of the
+    primitive graph that it computes and the `way` to write the model that these are in. Microseconds have three
+    decimals.
 
     Args:
         model: what was optimised.
@@ -54,6 +60,8 @@ def plan_document(
         shapes: what the inputs were bound to.
         ways: names of the ways of writing the model, by the number that candidates have for them.
         portable: whether nodes were rewritten in ONNX's own domain alone; a field of this name says so if it is true.
+        processor: what the kernels were built for; the field `cpu` if that is not the processor at hand.
+        work: what each kernel has to do, by digest.
     """
     document: dict[str, object] = {
         "schema": PLAN_SCHEMA,
@@ -68,15 +76,18 @@ def plan_document(
             "cost_us": round(plan.cost_us, 3),
             "bound_us": round(plan.bound_us, 3),
             "vendor_operators": sum(len(p.candidate.operators) for p in plan.kernels),
-            "kernels": _kernels(model, plan, kernels, graph),
+            "kernels": _kernels(model, plan, kernels, graph, work),
             "shapes": {name: list(shape) for name, shape in shapes.items()},
             "sequence": list(_sequence(model, plan, kernels, graph, ways)),
         }
         document |= {"portable": True} if portable else {}
+        document |= {"cpu": processor} if processor != NATIVE else {}
     return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _kernels(model: Model, plan: Plan, kernels: Mapping[str, Kernel], graph: PrimitiveGraph) -> list[dict[str, object]]:
+def _kernels(
+    model: Model, plan: Plan, kernels: Mapping[str, Kernel], graph: PrimitiveGraph, work: Mapping[str, Work]
+) -> list[dict[str, object]]:
     chosen = [p for p in plan.kernels if p.candidate.kind is CandidateKind.GENERATED]
     uses = Counter(p.candidate.digest for p in chosen)
     found: dict[str, dict[str, object]] = {}
@@ -93,6 +104,7 @@ def _kernels(model: Model, plan: Plan, kernels: Mapping[str, Kernel], graph: Pri
                 "uses": uses[digest],
                 "time_us": round(priced.cost_us, 3),
                 "nodes": [],
+                **({"bytes": work[digest].bytes_moved, "flops": round(work[digest].flops)} if digest in work else {}),
             },
         )
         listed = entry["nodes"]
@@ -187,6 +199,7 @@ def _is_kernel_step(step: Mapping[str, object]) -> bool:
 _FORM: dict[str, Callable[[object], bool]] = {
     "model_sha256": _is_text,
     "changed": lambda value: isinstance(value, bool),
+    "cpu": lambda value: value is None or value in PROCESSORS,
 }
 """What every plan must hold."""
 _BUILT_FORM: dict[str, Callable[[object], bool]] = {

@@ -4,6 +4,7 @@ from korch_cli.measure.calibrate import calibrate as calibrate
 from korch_cli.measure.identity import chosen_folder as chosen_folder
 from korch_cli.measure.identity import default_folder as default_folder
 from korch_cli.measure.identity import machine_identity as machine_identity
+from korch_cli.measure.identity import missing_features as missing_features
 from korch_cli.measure.jobs import ModelTimes as ModelTimes
 from korch_cli.measure.jobs import measure_kernels as measure_kernels
 from korch_cli.measure.jobs import profile_model as profile_model

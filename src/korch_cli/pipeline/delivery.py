@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from korch_cli.candidates import single_operators
+from korch_cli.candidates import single_operators, work_of
 from korch_cli.core.kernel import DOMAIN_PREFIX, Candidate, CandidateKind, Kernel, KernelBody
 from korch_cli.core.plan import Plan, Priced
 from korch_cli.core.progress import Progress
@@ -325,7 +325,19 @@ class Delivery:
         shapes = {name: whole.types[name].shape for name in whole.inputs}
         plan, kernels, domain = (None, {}, None) if built is None else (built.plan, built.kernels, built.domain)
         names = [way.name for way in self.ways.members]
-        ways, portable = self.ways, self.settings.portable
+        ways, portable, processor = self.ways, self.settings.portable, self.laboratory.bench.compiler.processor
+        work = {} if built is None else {c.digest: work_of(body) for c, body in built.bodies.items()}
         return plan_document(
-            ways.model, source, outcome.reason, plan, kernels, domain, ways.graph, shapes, names, portable=portable
+            ways.model,
+            source,
+            outcome.reason,
+            plan,
+            kernels,
+            domain,
+            ways.graph,
+            shapes,
+            names,
+            portable=portable,
+            processor=processor,
+            work=work,
         )

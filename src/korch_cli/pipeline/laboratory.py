@@ -199,9 +199,11 @@ class Laboratory:
         """Link a library of `entries`; kernels are compiled, or found among the compiled ones, if `objects` is None."""
         if objects is None:
             objects = self._compiled({e.kernel.name: e.kernel.source for e in entries}, headers())
-        registration = self._compiled({"registration": registration_unit(domain, entries, comments)}, ort_headers())
+        registration = compile_registration(
+            self.bench.compiler, domain, entries, comments, self.bench.store.objects, self.progress
+        )
         parts: list[Path] = []
-        for built in (registration["registration"], *(objects[e.kernel.name] for e in entries)):
+        for built in (registration, *(objects[e.kernel.name] for e in entries)):
             if isinstance(built, BuildFailure):
                 raise KorchError(f"the kernel library cannot be built: {built.sentence}", where=built.name)
             parts.append(built)
@@ -215,6 +217,21 @@ class Laboratory:
         path = self.bench.folder / f"{kernel.name}.onnx"
         save_model(proto, self.bench.folder, path)
         return KernelJob(body.digest, kernel.name, path, _DOMAIN, replicas, library, inputs, rtol=1e-4, atol=1e-5)
+
+
+def compile_registration(
+    compiler: Compiler,
+    domain: str,
+    entries: Sequence[LibraryEntry],
+    comments: Mapping[str, str],
+    objects: Path,
+    progress: Progress,
+) -> Path | BuildFailure:
+    """Compile the unit that registers `entries`, which finds out on any processor whether the kernels can run there."""
+    text = registration_unit(domain, entries, comments, processor=compiler.processor, features=compiler.features)
+    units = {"registration": text}
+    anywhere = compiler.for_any_processor()
+    return compile_units(anywhere, units, ort_headers(), objects, jobs=1, progress=progress)["registration"]
 
 
 def _is_lasting(result: KernelResult) -> bool:

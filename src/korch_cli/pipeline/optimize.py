@@ -6,13 +6,15 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from korch_cli.core.errors import MissingError
 from korch_cli.core.kernel import CandidateKind
 from korch_cli.core.model import Model
 from korch_cli.core.plan import Plan
+from korch_cli.core.processor import NATIVE
 from korch_cli.core.progress import Progress
 from korch_cli.core.record import OptimizeRecord, Verdict
 from korch_cli.emit import read_plan, require_apart, staging
-from korch_cli.measure import ProfileStore, calibrate, machine_identity
+from korch_cli.measure import ProfileStore, calibrate, machine_identity, missing_features
 from korch_cli.pipeline.choice import BEST, Contestant, choose
 from korch_cli.pipeline.clock import Clock
 from korch_cli.pipeline.delivery import Built, Delivery, Outcome
@@ -51,7 +53,8 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
     if document is not None and settings.plan is not None:
         digest = file_digest(settings.source)
         bindings = bindings_of_plan(document, settings.bindings, digest, settings.plan)
-        settings = replace(settings, bindings=bindings, portable=bool(document.get("portable", False)))
+        portable, processor = bool(document.get("portable", False)), settings.processor or document.get("cpu")
+        settings = replace(settings, bindings=bindings, portable=portable, processor=processor)
     with (
         staging(settings.output.parent) as staged,
         tempfile.TemporaryDirectory(prefix="korch-") as scratch,
@@ -198,9 +201,20 @@ _UNCOMPARABLE = "The outputs could not be compared, so the input is written unch
 
 
 def make_bench(settings: Settings, store: ProfileStore, scratch: Path, model: Model) -> Bench:
-    """Return what measurements for a model depend on. Raises MissingError without a compiler."""
+    """Return what measurements for a model depend on.
+
+    Raises:
+        MissingError: there is no compiler, or what it would build does not run on this machine.
+    """
+    compiler = find_compiler(settings.compiler, settings.processor or NATIVE)
+    missing = missing_features(compiler.features)
+    if missing:
+        raise MissingError(
+            f"this machine cannot run kernels for {compiler.processor}: it has no {', '.join(missing)}",
+            hint="kernels are timed and compared where they are built: run korch on such a machine, or change --cpu",
+        )
     return Bench(
-        compiler=find_compiler(settings.compiler),
+        compiler=compiler,
         store=store,
         identity=machine_identity(settings.threads),
         folder=scratch,

@@ -35,6 +35,8 @@ class Settings:
         solver_time_s: seconds that one solution of the program may take.
         max_primitives: primitives in one kernel.
         compiler: the C++ compiler to use, None for the first that works.
+        processor: what kernels are built for, one of `core.processor.PROCESSORS`; None for what the plan says, else the
+            processor at hand.
         plan: a plan file to build again, without search and timing.
         portable: keep to operators of ONNX's own domain where nodes are replaced by others that ONNX Runtime has.
         force_fusion: put everything that can be generated into kernels and time nothing.
@@ -54,6 +56,7 @@ class Settings:
     solver_time_s: float = 20.0
     max_primitives: int = 16
     compiler: str | None = None
+    processor: str | None = None
     plan: Path | None = None
     portable: bool = False
     force_fusion: bool = False

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+from korch_cli.candidates import work_of
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import CandidateKind
 from korch_cli.core.model import Model
@@ -63,6 +64,7 @@ def describe_environment(search: Search) -> dict[str, str]:
         "onnx": importlib.metadata.version("onnx"),
         "machine": search.laboratory.bench.identity,
         "compiler": search.laboratory.bench.compiler.identity,
+        "cpu": search.laboratory.bench.compiler.processor,
         "threads": str(search.laboratory.bench.threads),
     }
 
@@ -125,7 +127,7 @@ def _kernel_records(model: Model, search: Search, outcome: Outcome) -> tuple[Ker
     for digest, candidate in first.items():
         kernel, measured = search.laboratory.best(digest)
         assert measured.timing is not None
-        entry = search.laboratory.entry(kernel)
+        work = work_of(search.laboratory.cut(candidate))
         operators = sorted({search.graph.values[v].operator for v in candidate.body})
         records.append(
             KernelRecord(
@@ -135,7 +137,8 @@ def _kernel_records(model: Model, search: Search, outcome: Outcome) -> tuple[Ker
                 uses=uses[digest],
                 time_us=measured.timing.low_us,
                 alternative_us=None if measured.alternative is None else measured.alternative.low_us,
-                bytes_moved=sum(t.size_bytes for t in (*entry.inputs, *entry.outputs)),
+                bytes_moved=work.bytes_moved,
+                flops=work.flops,
                 share_of_limit=min(1.0, search.bounds[digest] / max(measured.timing.low_us, 1e-9)),
             )
         )

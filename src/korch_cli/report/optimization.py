@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from korch_cli.core.record import Comparison, ContestantRecord, KernelRecord, OptimizeRecord, SearchRecord
 from korch_cli.report.comparison import percentile, render_ratio, render_times
-from korch_cli.report.table import align, count, format_seconds, format_us
+from korch_cli.report.table import align, count, format_bytes, format_seconds, format_us
 from korch_cli.report.verdict import summarize_verdict
 
 _SHOWN_KERNELS = 8
@@ -115,11 +115,12 @@ def _kernels(kernels: Sequence[KernelRecord], limit: int | None) -> list[str]:
     if not kernels:
         return []
     shown = kernels[:limit]
-    rows = [["kernel", "computes", "uses", "time", "instead of", "of limit"]]
+    rows = [["kernel", "computes", "uses", "time", "instead of", "bytes", "operations", "of limit"]]
     for kernel in shown:
         instead = "?" if kernel.alternative_us is None else format_us(kernel.alternative_us)
         share = f"{kernel.share_of_limit:.0%}"
-        rows.append([kernel.name, _nodes(kernel), f"{kernel.uses}", format_us(kernel.time_us), instead, share])
+        work = [format_bytes(kernel.bytes_moved), f"{kernel.flops:,.0f}"]
+        rows.append([kernel.name, _nodes(kernel), f"{kernel.uses}", format_us(kernel.time_us), instead, *work, share])
     hidden = len(kernels) - len(shown)
     return [align(rows, left=2), *([f"  and {count(hidden, 'kernel')} more (-v lists them)"] if hidden else [])]
 

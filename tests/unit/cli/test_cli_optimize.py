@@ -46,7 +46,7 @@ def test_flags_reach_the_pipeline(invoke: Invoke, pipeline: SimpleNamespace, mod
     output = tmp_path / "out.onnx"
     flags = "--dim batch=1 --dim p2o.Dim.0=7 --shape x=1x3x48x320 --shape a=b=4 --threads 3 --jobs 5"
     more = "--seed 9 --rtol 0.1 --atol 0.2 --gap 0.05 --budget 1.5m --solver-time 90s --max-kernel-size 4"
-    last = "--cxx clang++ --portable --force-fusion"
+    last = "--cxx clang++ --cpu x86-64-v3 --portable --force-fusion"
     result = invoke("optimize", model, "-o", output, *flags.split(), *more.split(), *last.split())
     assert result.exit_code == 0, result.output
     assert vars(pipeline.settings) == {
@@ -65,6 +65,7 @@ def test_flags_reach_the_pipeline(invoke: Invoke, pipeline: SimpleNamespace, mod
         "solver_time_s": 90.0,
         "max_primitives": 4,
         "compiler": "clang++",
+        "processor": "x86-64-v3",
         "portable": True,
         "force_fusion": True,
     }
@@ -76,7 +77,7 @@ def test_defaults(invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_pa
     given = pipeline.settings
     assert (given.threads, given.jobs, given.seed) == (processors, processors, 0)
     assert (given.rtol, given.atol, given.gap) == (1e-4, 1e-5, 0.02)
-    assert (given.budget_s, given.solver_time_s, given.compiler) == (600.0, 60.0, None)
+    assert (given.budget_s, given.solver_time_s, given.compiler, given.processor) == (600.0, 60.0, None, None)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +100,7 @@ def test_defaults(invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_pa
         ("--gap", "2", "0<=x<=1"),
         ("--threads", "0", "x>=1"),
         ("--format", "xml", "json"),
+        ("--cpu", "pentium", "x86-64-v3"),
     ],
 )
 def test_malformed_values_are_errors_of_usage_with_an_example(

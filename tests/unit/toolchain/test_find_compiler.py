@@ -87,6 +87,25 @@ def test_the_next_compiler_is_tried_when_one_fails(tmp_path: Path, monkeypatch: 
     assert find_compiler().command == ("c++",)
 
 
+def test_zig_is_asked_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As it parses flags before clang sees them.
+    strict = """for word in "$@"; do
+  case "$word" in
+    -fno-tree-loop-vectorize) echo "error: unknown clang option: $word" >&2; exit 1 ;;
+    -march=*-*) echo "error: unknown CPU: '${word%%-*}'" >&2; exit 1 ;;
+    -march=*) ;;
+    *) set -- "$@" "$word" ;;
+  esac
+  shift
+done
+exec g++ $(echo "$@" | sed 's/-fno-vectorize//; s/^c++//')"""
+    zig = script(tmp_path, "zig", strict)
+    for processor in ("native", "x86-64-v3"):
+        compiler = find_compiler(f"{zig} c++", processor)
+        assert compiler.processor == processor
+    assert not any("-" in flag.removeprefix("-march=") for flag in compiler.flags if flag.startswith("-march="))
+
+
 def test_the_identity_depends_on_the_target(tmp_path: Path) -> None:
     plain = find_compiler("g++")
     other = find_compiler("g++ -DKORCH_OTHER_TARGET")
