@@ -347,6 +347,16 @@ def mean_of_image(s: Sketch) -> str:
     return str(s.add("Relu", y))
 
 
+@sketch("enlarge_gates")
+def gate_between_convolutions(s: Sketch) -> str:
+    s.opset = int(s.rng.choice([11, 13, 17, 18, 19]))
+    batch, height, width = s.extent(1, 2), s.extent(2, 6), s.extent(1, 6)
+    x = s.add("Conv", s.input(batch, 3, height, width), s.weights(16, 3, 1, 1))
+    gate = s.add("Conv", s.add("GlobalAveragePool", x), s.weights(16, 16, 1, 1))
+    gate = s.add("HardSigmoid", gate) if s.rng.integers(2) else s.either("Add", s.add("Sigmoid", gate), s.constant(1))
+    return str(s.add("Conv", s.either("Mul", x, gate), s.weights(5, 16, 3, 3), pads=[1, 1, 1, 1]))
+
+
 @sketch("transpose_images")
 def from_image(s: Sketch) -> str:
     batch, channels, height, width = s.extent(1, 2), s.extent(), s.extent(), s.extent()
