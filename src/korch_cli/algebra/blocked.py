@@ -6,13 +6,15 @@ import numpy as np
 import onnx
 
 from korch_cli.algebra.affine import Affine, may_be_affine, read_affine
-from korch_cli.algebra.layout import comes_from_convolution, reads_blocked
 from korch_cli.algebra.matching import attribute
 from korch_cli.algebra.rule import Kind, rule
 from korch_cli.algebra.surgery import Place, Surgery
 from korch_cli.core.types import DType, TensorType
 
 _FIRST_NORMALIZATION = 9
+_NEIGHBOURS = ("AveragePool", "Conv", "GlobalAveragePool", "MaxPool")
+_ACTIVATIONS = ("Div", "HardSigmoid", "HardSwish", "LeakyRelu", "Mul", "Relu", "Sigmoid", "Tanh")
+_STEPS = 4
 
 
 @rule(
@@ -79,7 +81,18 @@ def _is_between(surgery: Surgery, node: onnx.NodeProto) -> bool:
         return False
     readers = [surgery.node(place) for place in surgery.readers(node.output[0])]
     operand = next(name for name in node.input if not surgery.is_constant(name))
-    return any(reads_blocked(reader) for reader in readers) and comes_from_convolution(surgery, operand)
+    return any(reader.op_type in _NEIGHBOURS for reader in readers) and _comes_from_convolution(surgery, operand)
+
+
+def _comes_from_convolution(surgery: Surgery, name: str) -> bool:
+    for _ in range(_STEPS):
+        node = surgery.made_by(name, *_NEIGHBOURS, *_ACTIVATIONS)
+        if node is None:
+            return False
+        if node.op_type in _NEIGHBOURS:
+            return True
+        name = next((i for i in node.input if not surgery.is_constant(i)), "")
+    return False
 
 
 @rule("flatten(H, W) then C last = C last then flatten(H, W)", Kind.EXACT)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from korch_cli.algebra.layout import BLOCK
 from korch_cli.algebra.matching import attribute, number
 from korch_cli.algebra.product import Product, read_product
 from korch_cli.algebra.rule import Kind, rule
 from korch_cli.algebra.surgery import Surgery
 from korch_cli.core.types import DType, TensorType
 
+_BLOCK = 16
+"""Channels in a block of ONNX Runtime's layout where blocks are largest; concatenation keeps whole ones."""
 _MOST_NODES = 6
 _UNARY = ("Clip", "Elu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "Relu", "Sigmoid", "Softplus", "Tanh")
 _BINARY = ("Add", "Div", "Mul", "Sub")
@@ -51,7 +52,7 @@ def _fits(surgery: Surgery, split: onnx.NodeProto) -> bool:
     for name in split.output:
         shape = surgery.shape(name)
         readers = [surgery.node(place) for place in surgery.readers(name)]
-        if shape is None or shape[1] % BLOCK or not shape[1] or not readers:
+        if shape is None or shape[1] % _BLOCK or not shape[1] or not readers:
             return False
         if any(reader.op_type not in _STAYING or reader.domain for reader in readers):
             return False

@@ -333,30 +333,6 @@ def _split(s: Sketch, x: str, sizes: list[int]) -> list[str]:
     return list(s.add("Split", x, s.integers(*sizes), outputs=len(sizes), axis=1))
 
 
-@sketch("pool_globally")
-def mean_of_image(s: Sketch) -> str:
-    s.opset = int(s.rng.choice([11, 13, 17, 18]))
-    batch, channels, height, width = s.extent(1, 2), s.extent(), s.extent(1, 6), s.extent(1, 6)
-    y = s.add("Conv", s.input(batch, 3, height, width), s.weights(channels, 3, 1, 1))
-    axes = [[2, 3], [-1, -2], [2, -1]][s.rng.integers(3)]
-    keep = int(s.rng.integers(2))
-    if s.opset < 18:
-        y = s.add("ReduceMean", y, axes=axes, keepdims=keep)
-    else:
-        y = s.add("ReduceMean", y, s.integers(*axes), keepdims=keep)
-    return str(s.add("Relu", y))
-
-
-@sketch("enlarge_gates")
-def gate_between_convolutions(s: Sketch) -> str:
-    s.opset = int(s.rng.choice([11, 13, 17, 18, 19]))
-    batch, height, width = s.extent(1, 2), s.extent(2, 6), s.extent(1, 6)
-    x = s.add("Conv", s.input(batch, 3, height, width), s.weights(16, 3, 1, 1))
-    gate = s.add("Conv", s.add("GlobalAveragePool", x), s.weights(16, 16, 1, 1))
-    gate = s.add("HardSigmoid", gate) if s.rng.integers(2) else s.either("Add", s.add("Sigmoid", gate), s.constant(1))
-    return str(s.add("Conv", s.either("Mul", x, gate), s.weights(5, 16, 3, 3), pads=[1, 1, 1, 1]))
-
-
 @sketch("transpose_images")
 def from_image(s: Sketch) -> str:
     batch, channels, height, width = s.extent(1, 2), s.extent(), s.extent(), s.extent()
