@@ -6,21 +6,19 @@ import hashlib
 from functools import cache
 from importlib import resources
 
+from korch_cli.codegen.describe import check_nest, describe, label
 from korch_cli.codegen.expressions import CPP_TYPES, Tables
 from korch_cli.codegen.lower import lower
-from korch_cli.codegen.nest import Nest, Reduction
+from korch_cli.codegen.nest import Nest
 from korch_cli.codegen.normalize import normalize
 from korch_cli.codegen.printer import print_nest
 from korch_cli.codegen.schedule import Schedule, schedules, unit_cost
 from korch_cli.core.errors import Refusal
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Kernel, KernelBody
-from korch_cli.core.primitive import Elementwise, Reduce, WindowReduce
-from korch_cli.core.text import print_op
 
 _HEADER = "korch_vector.h"
 _MAX_VARIANTS = 2
-_MAX_NAMED = 5
 
 
 def generate(body: KernelBody) -> tuple[Kernel, ...]:
@@ -35,7 +33,7 @@ def generate(body: KernelBody) -> tuple[Kernel, ...]:
             raise Refusal(f"The element type {value.type.dtype.text} is not generated.")
     nests = [normalize(nest) for nest in lower(graph)]
     for nest in nests:
-        _check(nest)
+        check_nest(nest)
     choices = [schedules(nest) for nest in nests]
     variants = min(_MAX_VARIANTS, max(map(len, choices)))
     kernels = []
@@ -51,13 +49,6 @@ def headers() -> dict[str, str]:
     return {_HEADER: (resources.files("korch_cli.codegen") / "runtime" / _HEADER).read_text(encoding="utf-8")}
 
 
-def _check(nest: Nest) -> None:
-    for node in nest.reductions:
-        assert isinstance(node.operation, Reduction)
-        if not node.free <= set(nest.variables):
-            raise Refusal("A reduction would run once for each step of another one.")
-
-
 def _kernel(body: KernelBody, parts: list[tuple[Nest, Schedule]]) -> Kernel:
     tables = Tables()
     names = [f"part{i}" for i in range(len(parts))] if len(parts) > 1 else ["NAME"]
@@ -68,12 +59,12 @@ def _kernel(body: KernelBody, parts: list[tuple[Nest, Schedule]]) -> Kernel:
     if len(parts) > 1:
         functions.append(_dispatcher(names, [schedule.units for _, schedule in parts]))
     kind = " and ".join(dict.fromkeys(schedule.kind for _, schedule in parts))
-    blocks = [_comment(body.graph, kind), f'#include "{_HEADER}"\n\nusing namespace korch;', *functions]
+    blocks = [describe(body.graph, kind), f'#include "{_HEADER}"\n\nusing namespace korch;', *functions]
     if tables.lines():
         blocks.insert(2, "\n".join(tables.lines()))
     template = "\n\n".join(blocks) + "\n"
     digest = hashlib.sha256(template.encode()).hexdigest()[:12]
-    name = f"{_label(body.graph)}_{digest}"
+    name = f"{label(body.graph)}_{digest}"
     costs = [unit_cost(nest, schedule) for nest, schedule in parts]
     return Kernel(
         name=name,
@@ -114,33 +105,3 @@ def _dispatcher(names: list[str], units: list[int]) -> str:
         lines.append(f"  if (begin < {last} && end > {first}) {name}(in, out, {low} - {first}, {high} - {first});")
         first = last
     return f'extern "C" void NAME{_PARAMETERS} {{\n' + "\n".join(lines) + "\n}"
-
-
-def _comment(graph: PrimitiveGraph, kind: str) -> str:
-    """What the kernel computes, in the notation of the primitive graph."""
-    arguments = {value.id: f"a{i}" for i, value in enumerate(graph.inputs())}
-    lines = [f"// {name}: {graph.values[v].type}" for v, name in arguments.items()]
-    for value in graph.primitives():
-        operands = ", ".join(arguments.get(a) or _operand(graph, a) for a in value.args)
-        lines.append(f"// v{value.id}: {value.type} = {print_op(value.op)} ({operands})")
-    lines += [f"// r{i} = v{v}" for i, v in enumerate(graph.outputs)]
-    return "\n".join([*lines, f"// Schedule: {kind}."])
-
-
-def _operand(graph: PrimitiveGraph, v: int) -> str:
-    value = graph.values[v]
-    literal = getattr(value.op, "literal", None)
-    return f"v{v}" if literal is None else str(literal)
-
-
-def _label(graph: PrimitiveGraph) -> str:
-    """The functions of a body, as a name."""
-    named: list[str] = []
-    for value in graph.primitives():
-        match value.op:
-            case Elementwise(function) | Reduce(function) | WindowReduce(function):
-                named.append(function)
-            case _:
-                named.append(type(value.op).__name__.lower())
-    shown = named if len(named) <= _MAX_NAMED else [*named[: _MAX_NAMED - 1], "etc"]
-    return "_".join(shown)

@@ -262,7 +262,7 @@ def rewrite(nest: Nest, replacements: Mapping[Var, Expr]) -> Nest:
     live = reachable(nest.nodes, [store.node for store in nest.stores])
     for position, node in enumerate(nest.nodes):
         if position in live:
-            operation = _moved(node.operation, moved, replacements)
+            operation = moved_operation(node.operation, moved, replacements)
             moved[position] = builder.add(operation, node.dtype, node.name)
     stores = tuple(
         Store(store.result, store.address.substitute(replacements), moved[store.node]) for store in nest.stores
@@ -275,7 +275,8 @@ def rewrite(nest: Nest, replacements: Mapping[Var, Expr]) -> Nest:
     return Nest(_renamed(nest.variables, replacements), tuple(builder.nodes), stores)
 
 
-def _moved(operation: Operation, moved: Mapping[int, int], replacements: Mapping[Var, Expr]) -> Operation:
+def moved_operation(operation: Operation, moved: Mapping[int, int], replacements: Mapping[Var, Expr]) -> Operation:
+    """Return the same operation on nodes and variables that have moved."""
     match operation:
         case Load(argument, address, guards):
             return Load(argument, address.substitute(replacements), _guards(guards, replacements))
