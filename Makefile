@@ -19,7 +19,7 @@ DEMO_OUT := $(BUILD)/demo/$(DEMO_MODEL).onnx
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format conformance conformance-update fuzz compat models acceptance bench bench-quick clean
+.PHONY: help demo test exhaustive lint format conformance conformance-update fuzz compat models acceptance bench bench-quick clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -33,6 +33,9 @@ demo: $(VENV)/.run ## optimize, verify and profile a real model (PP-OCRv4 text r
 
 test: lint ## check style, types and import rules, and run all tests
 	$(RUN) -m pytest -n auto
+
+exhaustive: $(VENV)/.dev ## run the tests that take too long for every change, about half an hour
+	$(RUN) -m pytest -n auto -m exhaustive
 
 lint: $(VENV)/.dev ## check style and types
 	$(BIN)/ruff check .

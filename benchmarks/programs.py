@@ -31,9 +31,10 @@ from korch_cli.load import load, unroll
 from korch_cli.measure import ProfileStore, calibrate, default_folder, machine_identity
 from korch_cli.pipeline.laboratory import Bench, probe_builder
 from korch_cli.pipeline.prepare import prepare
-from korch_cli.pipeline.prices import priced_vendor
+from korch_cli.pipeline.prices import priced_ways
 from korch_cli.pipeline.search import prepare_search
 from korch_cli.pipeline.settings import Settings
+from korch_cli.pipeline.ways import find_ways
 from korch_cli.rewrite import rewrite
 from korch_cli.toolchain import find_compiler
 
@@ -91,21 +92,20 @@ def measured(path: Path, bindings: Bindings, threads: int) -> Problem:
     with tempfile.TemporaryDirectory() as scratch:
         settings = Settings(path, Path(scratch) / "out.onnx", bindings, threads=threads)
         prepared = prepare(settings, Path(scratch))
-        model = prepared.unrolled.flat
-        graph = rewrite(fission(model))
-        store, opset = ProfileStore(default_folder()), model.opsets.get("", 1)
+        ways = find_ways(prepared.unrolled.flat, prepared.rewritten)
+        store, opset = ProfileStore(default_folder()), ways.model.opsets.get("", 1)
         identity = machine_identity(threads)
         compiler = find_compiler(None)
         bench = Bench(compiler, store, identity, Path(scratch), threads, threads, settings.seed, opset)
         limits = calibrate(threads, compiler.identity, store, probe_builder(bench, Silent()))
-        vendor = priced_vendor(model, graph, prepared.flat.path, prepared.flat.feeds[0], bench)
-        search = prepare_search(settings, graph, vendor, limits, bench, 0.0, Silent())
+        vendor = priced_ways(ways, prepared.runnables, bench)
+        search = prepare_search(settings, ways, vendor, limits, bench, 0.0, Silent())
         times = search.recall()
     ratio = statistics.median([t / search.bounds[d] for d, t in times.items() if math.isfinite(t)] or [_UNKNOWN_RATIO])
     generated = search.candidates.candidates
     prices = {d: times.get(d, bound * ratio) for d, bound in search.bounds.items()}
     priced = (*vendor, *(Priced(c, prices[c.digest]) for c in generated))
-    return Problem(graph, priced, len(generated), len(prices), len(times))
+    return Problem(ways.graph, priced, len(generated), len(prices), len(times))
 
 
 class _Prices:

@@ -78,6 +78,13 @@ def _build(entry: Entry) -> bytes:
     return content
 
 
+def _parse(entry: Entry) -> bytes:
+    """Return the model that graphs/ has as text."""
+    content = importlib.import_module("textual").read(entry["graph"]).SerializeToString(deterministic=True)
+    assert isinstance(content, bytes)
+    return content
+
+
 def _export(entry: Entry) -> bytes:
     """Return the model that one of torch's exporters writes, in a process of its own."""
     missing = [package for package in _EXPORT_NEEDS if importlib.util.find_spec(package) is None]
@@ -94,7 +101,12 @@ def _export(entry: Entry) -> bytes:
         return written.read_bytes()
 
 
-_SOURCES: Mapping[str, Callable[[Entry], bytes]] = {"wheel": _extract, "build": _build, "export": _export}
+_SOURCES: Mapping[str, Callable[[Entry], bytes]] = {
+    "wheel": _extract,
+    "build": _build,
+    "text": _parse,
+    "export": _export,
+}
 
 
 def _digest(content: bytes) -> str:

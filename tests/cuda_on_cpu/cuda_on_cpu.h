@@ -116,12 +116,9 @@ inline uint32_t __float_as_uint(float x) {
 
 namespace korch {}
 
-extern "C" {
-extern char CUDA_ON_CPU_EDGE(__start_, CUDA_SHARED_SECTION)[] __attribute__((weak, visibility("hidden")));
-extern char CUDA_ON_CPU_EDGE(__stop_, CUDA_SHARED_SECTION)[] __attribute__((weak, visibility("hidden")));
-}
-
 #define CUDA_ON_CPU_EXPORT(function)                                                                                \
+  extern "C" char CUDA_ON_CPU_EDGE(__start_, CUDA_SHARED_SECTION)[] __attribute__((weak, visibility("hidden")));      \
+  extern "C" char CUDA_ON_CPU_EDGE(__stop_, CUDA_SHARED_SECTION)[] __attribute__((weak, visibility("hidden")));       \
   extern "C" __attribute__((visibility("default"))) void cuda_on_cpu_launch_##function(                             \
       unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,                \
       void** parameters) {                                                                                          \

@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from pathlib import Path
@@ -48,13 +48,19 @@ class FaultError(Exception):
     """A kernel did what no kernel may do; the message is what the sanitizer, or the machine, says of it."""
 
 
-def build(kernels: Sequence[CudaKernel], folder: Path, sanitizer: Sanitizer = Sanitizer.NOTHING) -> Path:
+def build(
+    kernels: Sequence[CudaKernel],
+    folder: Path,
+    sanitizer: Sanitizer = Sanitizer.NOTHING,
+    headers: Mapping[str, str] | None = None,
+) -> Path:
     """Return a library that exports `cuda_on_cpu_launch_FUNCTION` for each function that `kernels` launch.
 
-    What is already in `folder` from earlier builds is used again.
+    What is already in `folder` from earlier builds is used again; other `headers` than the usual ones need another
+    folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in cuda_headers().items():
+    for name, text in (headers or cuda_headers()).items():
         (folder / name).write_text(text, encoding="utf-8")
     runtime = folder / f"cuda_on_cpu_{sanitizer.name}.o"
     if not runtime.exists():
@@ -62,7 +68,8 @@ def build(kernels: Sequence[CudaKernel], folder: Path, sanitizer: Sanitizer = Sa
         launcher = ("-rdynamic", "-ldl", "-O1", *_WATCHED[sanitizer])
         _run(["g++", *_FLAGS, str(HERE / "launcher.cpp"), "-o", str(_launcher(folder, sanitizer)), *launcher])
     with ThreadPoolExecutor(2) as pool:
-        objects = list(pool.map(lambda kernel: _object(kernel, folder, sanitizer), kernels))
+        different = {kernel.source: kernel for kernel in kernels}.values()
+        objects = list(pool.map(lambda kernel: _object(kernel, folder, sanitizer), different))
     joined = hashlib.sha256("\n".join(sorted(path.name for path in objects)).encode()).hexdigest()[:16]
     library = folder / f"{joined}_{sanitizer.name}.so"
     if not library.exists():
@@ -122,16 +129,17 @@ def _object(kernel: CudaKernel, folder: Path, sanitizer: Sanitizer) -> Path:
     exports = "\n".join(f"CUDA_ON_CPU_EXPORT({launch.function})" for launch in kernel.launches)
     section = f"shared_{digest}"
     text = folder / f"{digest}_{sanitizer.name}.cpp"
-    text.write_text(f'#include "cuda_on_cpu.h"\n#line 1 "{kernel.name}.cu"\n{kernel.source}\n{exports}\n')
+    opening = f'#define CUDA_SHARED_SECTION {section}\n#include "cuda_on_cpu.h"\n#line 1 "{kernel.name}.cu"'
+    text.write_text(f"{opening}\n{kernel.source}\n{exports}\n", encoding="utf-8")
     watched = [*_WATCHED[sanitizer]]
     if sanitizer is Sanitizer.ADDRESS:
         watched.append(f"-fsanitize-sections={section}")
-    _compile(text, path, ("-O1", f"-DCUDA_SHARED_SECTION={section}", *watched))
+    _compile(text, path, ("-O1", *watched))
     return path
 
 
 def _compile(source: Path, target: Path, flags: Sequence[str]) -> None:
-    unfinished = target.with_suffix(f".{os.getpid()}.o")
+    unfinished = target.with_name(f"{os.getpid()}_{target.name}")
     _run(["g++", *_FLAGS, *flags, "-I", str(HERE), "-I", str(target.parent), "-c", str(source), "-o", str(unfinished)])
     unfinished.replace(target)
 

@@ -14,6 +14,7 @@ from korch_cli.core.errors import UsageError
 from korch_cli.core.model import Bindings
 from korch_cli.core.progress import Silent
 from korch_cli.core.record import OptimizeRecord
+from korch_cli.emit import read_plan
 from korch_cli.pipeline import Settings, optimize
 
 TEXT = """<ir_version: 8, opset_import: ["": 17]> g (bool c, float[N, 5] x) => (float[N, 5] y, float[N, 5] z)
@@ -146,3 +147,37 @@ def test_a_store_that_cannot_be_had_costs_no_result(
     assert record.changed
     word = "unreadable" if obstacle == "damaged" else "Nothing that was measured is kept"
     assert len([note for note in record.notes if word in note]) == 1
+
+
+_READ = {
+    ("kernels",),
+    ("sequence",),
+    ("shapes",),
+    ("kernels", "name"),
+    ("kernels", "time_us"),
+    ("sequence", "values"),
+    ("sequence", "way"),
+}
+
+
+def places(part: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the paths to all parts of a document, of lists to the first element alone."""
+    inner = part.items() if isinstance(part, dict) else list(enumerate(part))[:1] if isinstance(part, list) else ()
+    return [found for key, held in inner for found in ((*path, key), *places(held, (*path, key)))]
+
+
+def test_a_damaged_plan_is_the_users_wherever_it_is_damaged(source: Path, tmp_path: Path) -> None:
+    sound = json.loads(planned(source, tmp_path / "a.onnx").read_text(encoding="utf-8"))
+    needed = ("model_sha256", "shapes", "kernels", "sequence", "cost_us", "bound_us", "status")
+    paths = [p for p in places({key: sound[key] for key in needed}) if p[:1] + p[2:] in _READ or len(p) == 1]
+    assert len(paths) > len(needed) + 4
+    for path in paths:
+        document = json.loads(json.dumps(sound))
+        part = document
+        for key in path[:-1]:
+            part = part[key]
+        part[path[-1]] = None
+        damaged = tmp_path / "damaged.json"
+        damaged.write_text(json.dumps(document), encoding="utf-8")
+        with pytest.raises(UsageError, match="damaged"):
+            read_plan(damaged)

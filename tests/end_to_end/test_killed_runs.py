@@ -196,6 +196,19 @@ def test_a_run_that_is_killed_is_continued_by_the_next(model: Path, cache: Path,
     assert not list((cache / "objects").glob("build-*"))
     onnx.checker.check_model(onnx.load(out / "fast.onnx"))
 
+    # The way there does not matter: a search that knows the figures, and nothing of those that were killed, ends alike.
+    connection = sqlite3.connect(cache / "profiles.sqlite")
+    assert connection.execute("DELETE FROM documents WHERE key LIKE 'search/%'").rowcount == 1
+    connection.commit()
+    connection.close()
+    with _started(model, out / "again.onnx", cache) as run:
+        text, messages = run.communicate(timeout=300)
+    assert run.returncode == 0, messages
+    again = json.loads(text)["search"]
+    assert again["measured"] == 0
+    assert again["plan_us"] == record["search"]["plan_us"]
+    assert (out / "again.onnx").read_bytes() == (out / "fast.onnx").read_bytes()
+
 
 def test_four_runs_at_once_on_one_store_come_to_one_result(model: Path, cache: Path, tmp_path: Path) -> None:
     outputs = [tmp_path / f"{number}" / "fast.onnx" for number in range(4)]

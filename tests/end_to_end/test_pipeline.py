@@ -22,7 +22,7 @@ from korch_cli.core.errors import MissingError
 from korch_cli.core.kernel import Kernel, KernelBody, Timing, TimingSource
 from korch_cli.core.model import Bindings
 from korch_cli.core.progress import Silent
-from korch_cli.core.record import Comparison, Ratio, Samples
+from korch_cli.core.record import Comparison, Contest, Ratio, Samples
 from korch_cli.measure import measure_kernels
 from korch_cli.pipeline import Settings, build_fusions, optimize, plan_fusion
 from korch_cli.toolchain import find_compiler
@@ -88,7 +88,14 @@ def settled_times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
     monkeypatch.setenv("KORCH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr("korch_cli.pipeline.laboratory.measure_kernels", measured)
+
+    def contested(subjects: Any, *_: object, **__: object) -> Contest:
+        samples = tuple(Samples(s.name, (1.0, 1.0)) for s in subjects)
+        later = Ratio(1.1, 1.05, 1.15, 9), Ratio(0.9, 0.85, 0.95, 9)
+        return Contest(samples, tuple(tuple(later[i >= j] for j in range(len(subjects))) for i in range(len(subjects))))
+
     monkeypatch.setattr("korch_cli.pipeline.delivery.compare_speed", compared)
+    monkeypatch.setattr("korch_cli.pipeline.choice.compare_all", contested)
 
 
 def settings_for(source: Path, output: Path) -> Settings:
@@ -145,7 +152,7 @@ def test_a_model_is_optimised_written_and_equal_everywhere(tmp_path: Path) -> No
     assert {f.name for f in proto.functions} == {node.op_type for node in custom}
 
     plan = json.loads(output.with_suffix(".plan.json").read_text(encoding="utf-8"))
-    assert plan["schema"] == "korch.plan/1"
+    assert plan["schema"] == "korch.plan/2"
     assert {k["name"] for k in plan["kernels"]} == {node.op_type for node in custom}
 
     again = tmp_path / "out" / "again.onnx"
@@ -196,15 +203,22 @@ def test_a_kernel_that_computes_something_else_is_found_and_left_out(
 
 @pytest.mark.usefixtures("settled_times")
 @pytest.mark.slow
-def test_what_is_not_faster_is_written_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("found", [(0.97,), (1.2, 0.97), (1.2, 1.01, 0.97)])
+def test_what_is_not_faster_each_time_is_written_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: tuple[float, ...]
+) -> None:
+    ratios = iter(found)
+
     def slower(subjects: Any, _feeds: object, *, threads: int, **_: object) -> Comparison:
-        return Comparison(tuple(Samples(s.name, (1.0,)) for s in subjects), (Ratio(0.97, 0.95, 0.99, 9),), threads)
+        ratio = next(ratios, 0.97)
+        samples = tuple(Samples(s.name, (1.0,)) for s in subjects)
+        return Comparison(samples, (Ratio(ratio, ratio - 0.02, ratio + 0.02, 9),), threads)
 
     monkeypatch.setattr("korch_cli.pipeline.delivery.compare_speed", slower)
     source = attention_block(tmp_path / "in.onnx")
     output = tmp_path / "fast.onnx"
     output.with_suffix(".korch.so").write_bytes(b"of an earlier run")
-    output.with_suffix(".plan.json").write_text('{"schema": "korch.plan/1"}', encoding="utf-8")
+    output.with_suffix(".plan.json").write_text('{"schema": "korch.plan/2"}', encoding="utf-8")
     record = optimize(settings_for(source, output), Silent())
     assert not record.changed
     assert "0.97 times as fast" in record.reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +40,7 @@ _ABSOLUTE = _named(
 )
 """They cancel or clamp inside: ONNX Runtime is right up to a few epsilons of 1, however small the result."""
 SINGLE = _named(
-    "Gelu FastGelu QuickGelu BiasGelu Shrink Elu Celu Selu HardSigmoid LeakyRelu ThresholdedRelu Swish LRN",
+    "Gelu FastGelu QuickGelu BiasGelu Shrink Elu Celu Selu HardSigmoid HardSwish LeakyRelu ThresholdedRelu Swish LRN",
 )
 """They have float attributes or constants, and ONNX Runtime rounds to single precision in them, float64 too."""
 
@@ -61,10 +62,11 @@ class Noise:
 
     def on_result(self, node: onnx.NodeProto, array: Array) -> Array:
         """Move a result by as much as it may differ between correct programs."""
-        if node.op_type in _EXACT:
+        done = frozenset(_operators(node))
+        if done <= _EXACT:
             return array
-        absolute = 1.0 if node.op_type in _ABSOLUTE else 0.0
-        return self._moved(array, absolute, _F32_EPSILON if node.op_type in SINGLE else 0.0)
+        absolute = 1.0 if done & _ABSOLUTE else 0.0
+        return self._moved(array, absolute, _F32_EPSILON if done & SINGLE else 0.0)
 
     def _moved(self, array: Array, absolute: float = 0.0, least_epsilon: float = 0.0) -> Array:
         dtype = dtype_of(array)
@@ -78,3 +80,12 @@ class Noise:
             wide = array.astype(np.float64)
             moved = np.where(np.isfinite(wide), wide + step * (np.abs(wide) + absolute), wide)
             return np.asarray(moved).astype(dtype.numpy)
+
+
+def _operators(node: onnx.NodeProto) -> Iterator[str]:
+    """The operator of a node, and those in its subgraphs."""
+    yield node.op_type
+    for attribute in node.attribute:
+        for body in (attribute.g, *attribute.graphs):
+            for inner in body.node:
+                yield from _operators(inner)

@@ -84,9 +84,14 @@ def _power_of_infinity(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
 
 
 @rule("LRN")
-def _running_sum(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
-    """ONNX Runtime slides a running sum of squares over the channels, which an infinity or a NaN never leaves."""
-    return any(not (np.abs(a) < 1e15).all() for a in _floats(inputs))
+def _running_sum(node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """ONNX Runtime slides a running sum of squares over the channels, which an infinity or a NaN never leaves.
+
+    What a large square rounds away from the small ones beside it stays away, too.
+    """
+    given = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    most = 4.0 * given.get("bias", 1.0) * given["size"] / max(given.get("alpha", 1e-4), 1e-30)
+    return any(not (np.abs(a) < min(1e15, math.sqrt(most))).all() for a in _floats(inputs))
 
 
 @rule("ReduceProd ReduceSum ReduceMean ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum ReduceLogSumExp")
@@ -138,10 +143,28 @@ def _mean_of_nothing(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
     return not inputs[0].size
 
 
-@rule("MaxPool")
+@rule("MaxPool GlobalMaxPool")
 def _least_number(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
     """ONNX Runtime begins some maxima with the lowest finite number, which -inf does not lower."""
     return any(np.isneginf(a).any() for a in _floats(inputs))
+
+
+@rule("Div Reciprocal")
+def _sign_of_zero(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """A maximum of zeros has either sign, and with it a quotient."""
+    return any((a == 0).any() for a in list(_floats(inputs))[-1:])
+
+
+@rule("NonZero")
+def _vanished(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """What is rounded to zero in one program is a tiny number in another."""
+    return any((np.abs(a) < 2.0**-100).any() for a in _floats(inputs))
+
+
+@rule("Resize Upsample")
+def _weightless_infinity(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """Between two places ONNX Runtime multiplies by zero what is not needed, which infinities do not survive."""
+    return any(not np.isfinite(a).all() for a in list(_floats(inputs))[:1])
 
 
 @rule("Softmax LogSoftmax")
@@ -166,9 +189,10 @@ def _sizes(inputs: Sequence[Array]) -> Iterator[tuple[Array, float]]:
 
 @rule(" ".join(sorted(SINGLE)))
 def _beyond_single(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
-    """ONNX Runtime computes these in float32 even where the operands are float64, which may not fit."""
-    most = float_limits(DType.F32).most
-    return any(a.dtype == np.float64 and bool((np.abs(a[np.isfinite(a)]) > most).any()) for a in inputs)
+    """ONNX Runtime computes these in float32 even where the operands are float64, which may overflow or vanish."""
+    most, least = float_limits(DType.F32).most, float(np.finfo(np.float32).smallest_subnormal)
+    sizes = [np.abs(a[np.isfinite(a) & (a != 0)]) for a in inputs if a.dtype == np.float64]
+    return any(bool(((size > most) | (size < least)).any()) for size in sizes)
 
 
 @rule("Clip")

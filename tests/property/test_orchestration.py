@@ -271,14 +271,16 @@ def problems(draw: st.DrawFn) -> tuple[PrimitiveGraph, list[Priced]]:
     return graph, [Priced(c, draw(costs) / 8) for c in made[:11]]
 
 
-def brute_force(graph: PrimitiveGraph, priced: Sequence[Priced]) -> float | None:
-    """The cost of the cheapest subset that can run and fills the outputs, over all subsets."""
+def brute_force(
+    graph: PrimitiveGraph, priced: Sequence[Priced], admits: Callable[[Sequence[Priced]], bool] = lambda _: True
+) -> float | None:
+    """The cost of the cheapest subset that can run and fills the outputs, over all subsets that are admitted."""
     sources = {Port(v.id) for v in graph.values if v.is_source}
     best: float | None = None
     for mask in range(1 << len(priced)):
         chosen = [p for i, p in enumerate(priced) if mask >> i & 1]
         cost = sum(p.cost_us for p in chosen)
-        if best is not None and cost >= best:
+        if (best is not None and cost >= best) or not admits(chosen):
             continue
         memory = set(sources)
         waiting = [p.candidate for p in chosen]
@@ -310,6 +312,40 @@ def test_the_program_finds_the_optimum(problem: tuple[PrimitiveGraph, list[Price
     assert baseline.cost_us >= expected
     again = solve(graph, priced, time_limit_s=30, hint=Plan(plan.kernels, 0.0, 0.0, "feasible"))
     assert again == plan
+
+
+def kernel_time(chosen: Sequence[Priced], plan: Plan) -> int:
+    """The time of those kernels of `plan` that are among `chosen`, in nanoseconds, one at least for each."""
+    kernels = {p.candidate for p in plan.kernels if p.candidate.kind is CandidateKind.GENERATED}
+    return sum(max(1, round(p.cost_us * 1000)) for p in chosen if p.candidate in kernels)
+
+
+@settings(max_examples=100, deadline=None)
+@given(problems(), st.integers(1, 2))
+def test_a_plan_apart_is_the_best_that_leaves_enough_out(
+    problem: tuple[PrimitiveGraph, list[Priced]], others: int
+) -> None:
+    graph, priced = problem
+    if brute_force(graph, priced) is None:
+        return
+    found = [solve(graph, priced, time_limit_s=30)]
+    for _ in range(others):
+        limits = [(plan, kernel_time(priced, plan)) for plan in found]
+
+        def admits(chosen: Sequence[Priced], limits: list[tuple[Plan, int]] = limits) -> bool:
+            return all(not most or kernel_time(chosen, plan) <= min(0.9 * most, most - 1) for plan, most in limits)
+
+        expected = brute_force(graph, priced, admits)
+        used = {p.candidate for plan in found for p in plan.kernels if p.candidate.kind is CandidateKind.GENERATED}
+        if brute_force(graph, [p for p in priced if p.candidate not in used]) is None:
+            with pytest.raises(KorchError, match="can compute"):
+                solve(graph, priced, time_limit_s=30, apart=found)
+            return
+        plan = solve(graph, priced, time_limit_s=30, apart=found)
+        check_plan(graph, plan)
+        assert admits(plan.kernels)
+        assert plan.cost_us == plan.bound_us == expected
+        found.append(plan)
 
 
 @settings(max_examples=25, deadline=None)

@@ -1,119 +1,68 @@
-"""What surrounds products goes into their weights, and written-out activations get their names back."""
+"""The rules of the table, applied until none fits."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import onnx
-
-from korch_cli.algebra.affine import Affine, may_be_affine, read_affine
-from korch_cli.algebra.product import Product, read_product
-from korch_cli.algebra.raising import raise_hard_sigmoids
+from korch_cli.algebra.acceptance import accepted
+from korch_cli.algebra.families import entered
+from korch_cli.algebra.rule import Kind, Rule
 from korch_cli.algebra.surgery import Surgery
 from korch_cli.core.model import Model
-from korch_cli.core.types import Array
+from korch_cli.core.types import DType
+
+_MOST_ROUNDS = 8
+"""Every rule removes work, so that few rounds are needed; this bounds what two rules could do to each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Simplified:
-    """A model that was simplified: an `onnx.ModelProto`, and what was done in one sentence."""
+    """A model that was simplified.
+
+    Attributes:
+        proto: an `onnx.ModelProto`.
+        sentence: what was done.
+        applied: how often each rule was applied, by name; those that were not are absent.
+    """
 
     proto: object
     sentence: str
+    applied: tuple[tuple[str, int], ...]
 
 
-def simplify(model: Model) -> Simplified | None:
-    """Return a model that computes the same with fewer nodes, None where there is nothing to simplify.
+def default_rules() -> tuple[Rule, ...]:
+    """Return the rules that are used unless others are asked for: those that compute the same function."""
+    return tuple(rule for rule in entered() if rule.kind is not Kind.APPROXIMATES)
 
-    An affine map behind a product goes into its weights if nothing else reads the product, and one in front of products
-    goes into theirs if all of its readers are such. Weights that others read are copied. Sums are formed in another
-    order. Only the main graph is looked at.
+
+def simplify(model: Model, *, portable: bool = False, chosen: Sequence[Rule] | None = None) -> Simplified | None:
+    """Return a model that computes the same in a form that ONNX Runtime runs faster, None where no rule fits.
+
+    Wherever nodes were replaced, the tensors that others read of them keep their names and their values; sums may be
+    formed in another order. Only the main graph is looked at.
+
+    Args:
+        model: as `load` returns it.
+        portable: write operators of the standard domain alone.
+        chosen: the rules to apply, all that are exact or reassociate by default.
     """
-    surgery = Surgery(model)
-    raised = raise_hard_sigmoids(surgery)
-    with np.errstate(all="ignore"):  # What is not finite is not folded.
-        folded = _fold(surgery)
-    if not raised + folded:
+    table = default_rules() if chosen is None else tuple(chosen)
+    surgery = Surgery(model, _nothing if portable else accepted)
+    applied: Counter[str] = Counter()
+    for _ in range(_MOST_ROUNDS):
+        counts = [(rule.name, rule.apply(surgery)) for rule in table]
+        applied.update(dict(counts))
+        if not any(count for _, count in counts):
+            break
+    done = tuple((rule.name, applied[rule.name]) for rule in table if applied[rule.name])
+    if not done:
         return None
-    parts = [f"{folded} affine maps were folded into weights"] if folded else []
-    parts += [f"{raised} written-out hard sigmoids were raised"] if raised else []
-    return Simplified(surgery.result(), f"Simplified: {', '.join(parts)}.")
+    parts = [name if count == 1 else f"{name} ({count} times)" for name, count in done]
+    return Simplified(surgery.result(), f"Simplified by {'; '.join(parts)}.", done)
 
 
-def _fold(surgery: Surgery) -> int:
-    """Fold maps until none is left that fits; return how many there were."""
-    total, count = 0, 1
-    while count:
-        count = 0
-        for place, node in list(surgery.nodes()):
-            while surgery.holds(place, node) and (_behind(surgery, node) or _in_front(surgery, place, node)):
-                count += 1
-        total += count
-    return total
-
-
-def _behind(surgery: Surgery, node: onnx.NodeProto) -> bool:
-    """Fold the map behind a product into it."""
-    place = surgery.only_reader(node.output[0]) if node.output else None
-    if place is None or not may_be_affine(surgery.node(place)):
-        return False
-    product = read_product(node, surgery.constant, surgery.types)
-    if product is None:
-        return False
-    reader = surgery.node(place)
-    affine = read_affine(reader, surgery.constant, product.outputs, product.axis, product.rank)
-    if affine is None or affine.operand != node.output[0] or not surgery.alike(node.output[0], reader.output[0]):
-        return False
-    found = product.after(affine)
-    if found is None:
-        return False
-    _rewrite(surgery, product, *found)
-    result = reader.output[0]
-    surgery.replace([place], place, [])
-    node.output[0] = result
-    surgery.changed()
-    return True
-
-
-def _in_front(surgery: Surgery, place: tuple[int, int], node: onnx.NodeProto) -> bool:
-    """Fold a map into all products that read it."""
-    readers = surgery.readers(node.output[0]) if may_be_affine(node) else []
-    products = [read_product(surgery.node(reader), surgery.constant, surgery.types) for reader in readers]
-    first = products[0] if products else None
-    if first is None:
-        return False
-    affine = read_affine(node, surgery.constant, first.inputs, first.axis, first.rank)
-    if affine is None or not surgery.alike(affine.operand, node.output[0]):
-        return False
-    changes = [_taken_in(product, affine, node.output[0], first) for product in products]
-    if any(change is None for change in changes):
-        return False
-    for product, change in zip(products, changes, strict=True):
-        assert product is not None
-        assert change is not None
-        _rewrite(surgery, product, *change)
-        product.node.input[0] = affine.operand
-    surgery.replace([place], place, [])
-    return True
-
-
-def _taken_in(product: Product | None, affine: Affine, name: str, first: Product) -> tuple[Array, Array | None] | None:
-    if product is None or (product.inputs, product.axis, product.rank) != (first.inputs, first.axis, first.rank):
-        return None
-    if product.node.input[0] != name or name in product.node.input[1:]:
-        return None
-    return product.before(affine)
-
-
-def _rewrite(surgery: Surgery, product: Product, weights: Array, bias: Array | None) -> None:
-    node = product.node
-    stem = node.input[1]
-    node.input[1] = surgery.replace_constant(stem, weights)
-    if bias is None:
-        return
-    if len(node.input) > 2 and node.input[2]:
-        node.input[2] = surgery.replace_constant(node.input[2], bias)
-    else:
-        del node.input[2:]
-        node.input.append(surgery.replace_constant(f"{stem}/bias", bias))
+def _nothing(_op_type: str, _dtype: DType) -> bool:
+    """Accept no operator outside of the standard domain."""
+    return False

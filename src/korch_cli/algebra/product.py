@@ -96,8 +96,20 @@ class Product:
     def _rounded(self, weights: Array, bias: Array | None) -> tuple[Array, Array | None] | None:
         dtype = self.weights.dtype
         found = weights.astype(dtype), None if bias is None else bias.astype(dtype)
-        finite = np.isfinite(found[0]).all() and (found[1] is None or np.isfinite(found[1]).all())
-        return found if finite else None
+        finite = found[1] is None or bool(np.isfinite(found[1]).all())
+        return found if finite and _leaves_room(found[0]) else None
+
+
+def _leaves_room(weights: Array) -> bool:
+    """Whether sums over these weights neither overflow nor lose digits where those of the original did not.
+
+    Folding moves a factor from a sum to its terms: a factor near the largest number then makes terms infinite whose
+    sum is not, or leaves inf - inf, and one near the smallest takes digits that a factor after it would show. No
+    weights of a network come near either limit.
+    """
+    limits = np.finfo(weights.dtype)
+    largest = float(np.abs(weights).max(initial=0))
+    return largest == 0 or limits.tiny / limits.eps <= largest <= float(limits.max) ** 0.5
 
 
 def read_product(node: onnx.NodeProto, constant: Lookup, types: Mapping[str, TensorType]) -> Product | None:
@@ -160,3 +172,10 @@ def _is_padded(node: onnx.NodeProto) -> bool:
     if node.op_type != "Conv":
         return False
     return any(_attribute(node, "pads", ())) or _attribute(node, "auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID")
+
+
+def is_pointwise(node: onnx.NodeProto) -> bool:
+    """Whether a Conv works on each position alone: width 1, no groups, no padding and no steps."""
+    if _attribute(node, "group", 1) != 1 or _is_padded(node) or any(s != 1 for s in _attribute(node, "strides", ())):
+        return False
+    return all(extent == 1 for extent in _attribute(node, "kernel_shape", (0,)))

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 
 from korch_cli.algebra.affine import Lookup
+from korch_cli.algebra.rule import Kind, rule
 from korch_cli.algebra.surgery import Surgery
 from korch_cli.core.types import DType
 
@@ -15,14 +16,15 @@ _NEAR = 1e-6
 """Constants may be off by as much as rounding them to float32 changes."""
 
 
+@rule("clip(x + 3, 0, 6) / 6 = hard sigmoid x", Kind.REASSOCIATES)
 def raise_hard_sigmoids(surgery: Surgery) -> int:
     """Replace clip(x + 3, 0, 6) / 6, in front of a product with x or behind it, by HardSigmoid; return how often.
 
     Exporters write hard swish and hard sigmoid like this for opsets that lack them.
     """
     count = 0
-    for i, node in list(surgery.nodes()):
-        operand = _shifted_operand(node, surgery.constant)
+    for place, node in list(surgery.nodes()):
+        operand = None if not surgery.holds(place, node) else _shifted_operand(node, surgery.constant)
         if operand is None or not _is_plain(surgery, operand):
             continue
         clip_at = surgery.only_reader(node.output[0])
@@ -35,7 +37,7 @@ def raise_hard_sigmoids(surgery: Surgery) -> int:
         if _is_sixth(surgery.node(reader), clipped.output[0], surgery.constant):
             result = surgery.node(reader).output[0]
             if surgery.alike(operand, result):
-                surgery.replace([i, clip_at, reader], reader, [_hard_sigmoid(operand, result)])
+                surgery.replace(reader, [_hard_sigmoid(operand, result)])
                 count += 1
             continue
         product = surgery.node(reader)
@@ -47,9 +49,9 @@ def raise_hard_sigmoids(surgery: Surgery) -> int:
         result = surgery.node(last).output[0]
         if not surgery.alike(operand, result):
             continue
-        gate = surgery.fresh(clipped.output[0])
+        gate = surgery.fresh(clipped.output[0], surgery.types[result])
         pair = [_hard_sigmoid(operand, gate), onnx.helper.make_node("Mul", [operand, gate], [result])]
-        surgery.replace([i, clip_at, reader, last], last, pair)
+        surgery.replace(last, pair)
         count += 1
     return count
 

@@ -38,6 +38,7 @@ def enumerate_candidates(graph: PrimitiveGraph, limits: SearchLimits) -> Candida
     region = _Region(graph, frozenset(seeds), limits)
     quota = _quota(region, seeds, limits)
     canonicalizer = Canonicalizer(graph)
+    ports = [Port(v.id) for v in graph.values]
     candidates: list[Candidate] = []
     for seed in seeds:
         for body in region.grow(seed, quota, counters):
@@ -47,18 +48,18 @@ def enumerate_candidates(graph: PrimitiveGraph, limits: SearchLimits) -> Candida
             if reason is not None:
                 counters[f"body: {reason}"] += 1
                 continue
-            candidates.append(_candidate(canonicalizer, body))
+            candidates.append(_candidate(canonicalizer, ports, body))
     return CandidateSet(tuple(candidates), dict(counters))
 
 
 def candidate_of(graph: PrimitiveGraph, body: Sequence[int]) -> Candidate:
     """Return the candidate of one body, whose ids are ascending."""
-    return _candidate(Canonicalizer(graph), tuple(body))
+    return _candidate(Canonicalizer(graph), [Port(v.id) for v in graph.values], tuple(body))
 
 
-def _candidate(canonicalizer: Canonicalizer, body: tuple[int, ...]) -> Candidate:
+def _candidate(canonicalizer: Canonicalizer, ports: Sequence[Port], body: tuple[int, ...]) -> Candidate:
     canonical = canonicalizer.order(body)
-    reads, writes = map(_ports, (canonical.reads, canonical.writes))
+    reads, writes = (tuple([ports[v] for v in values]) for values in (canonical.reads, canonical.writes))
     return Candidate(CandidateKind.GENERATED, body, reads, writes, canonicalizer.digest(canonical))
 
 
@@ -69,10 +70,6 @@ def _live(graph: PrimitiveGraph) -> frozenset[int]:
         if value.id in live:
             live.update(value.args)
     return frozenset(live)
-
-
-def _ports(values: Iterable[int]) -> tuple[Port, ...]:
-    return tuple(Port(v) for v in values)
 
 
 def _quota(region: _Region, seeds: Sequence[int], limits: SearchLimits) -> int:
@@ -100,67 +97,77 @@ class _Traffic:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Worth:
+    """What a kernel for a body moves less than one for each of its primitives.
+
+    Attributes:
+        saved: bytes.
+        reads: values that the body reads, as bits.
+    """
+
+    saved: int
+    reads: int
+
+
 class _Region:
     """The primitives that bodies are made of, with all that growing needs; sets of values are bits of integers."""
 
     def __init__(self, graph: PrimitiveGraph, allowed: frozenset[int], limits: SearchLimits) -> None:
-        self._graph = graph
         self._limits = limits
         self._above, self._below = _reachable(graph)
-        self._near = _neighbours(graph, allowed, limits.sibling_reach)
+        self._near = [_mask(near) for near in _neighbours(graph, allowed, limits.sibling_reach)]
         self._forbidden = _mask(v.id for v in graph.values if v.id not in allowed)
         self._linear = _mask(v.id for v in graph.values if isinstance(v.op, Linear))
         self._reduces = _mask(v.id for v in graph.values if isinstance(v.op, Reduce | WindowReduce))
-        self._outputs = frozenset(graph.outputs)
         self._traffic = [_traffic(graph, v) for v in graph.values]
-        self._args = [frozenset(v.args) for v in graph.values]
-        self._users = [frozenset(users) for users in graph.users]
+        self._args = [_mask(v.args) for v in graph.values]
+        # A graph's output has a reader that no body holds.
+        outside = 1 << len(graph.values)
+        outputs = frozenset(graph.outputs)
+        self._users = [_mask(users) | (outside if v in outputs else 0) for v, users in enumerate(graph.users)]
 
     def grow(self, seed: int, quota: int, counters: Counter[str]) -> list[tuple[int, ...]]:
         """Return at most `quota` connected convex bodies whose smallest primitive is `seed`, by size."""
         largest = self._limits.max_primitives
         beam = max(quota, 2 * largest)
-        levels: list[set[int]] = [set() for _ in range(largest + 1)]
-        levels[1].add(1 << seed)
-        kept: list[tuple[int, ...]] = []
+        levels: list[dict[int, _Worth]] = [{} for _ in range(largest + 1)]
+        levels[1][1 << seed] = self._worth(1 << seed, seed)
+        kept: list[tuple[int, int]] = []
         for size in range(1, largest + 1):
             # What small sizes leave unused goes to the larger ones.
             share = beam * size // largest - len(kept)
-            bodies = self._best(levels[size], share, seed)
-            counters["body: beyond the share of its seed"] += len(levels[size]) - len(bodies)
-            for mask, body in bodies:
-                kept.append(body)
-                self._extend(mask, body, levels, counters)
+            level = levels[size]
+            bodies = self._best(level, share, seed)
+            counters["body: beyond the share of its seed"] += len(level) - len(bodies)
+            for mask in bodies:
+                kept.append((mask, level[mask].saved))
+                self._extend(mask, level[mask], seed, levels, counters)
         if len(kept) > quota:
             counters["body: beyond the share of its seed"] += len(kept) - quota
-            best = sorted(kept[1:], key=self._saved_bytes, reverse=True)[: quota - 1]
-            kept = [kept[0], *sorted(best, key=len)]
-        return kept
+            best = sorted(kept[1:], key=lambda entry: -entry[1])[: quota - 1]
+            kept = [kept[0], *sorted(best, key=lambda entry: entry[0].bit_count())]
+        return [tuple(_bits(mask, seed)) for mask, _ in kept]
 
-    def _best(self, masks: set[int], share: int, seed: int) -> list[tuple[int, tuple[int, ...]]]:
+    def _best(self, level: dict[int, _Worth], share: int, seed: int) -> list[int]:
         # Ties go by the distances from the seed, which are equal in equal layers.
-        found = [(mask >> seed, mask, tuple(_bits(mask, seed))) for mask in masks]
-        if len(found) <= share:
-            found.sort()
-        else:
-            found.sort(key=lambda entry: (-self._saved_bytes(entry[2]), entry[0]))
-        return [(mask, body) for _, mask, body in found[:share]]
+        if len(level) <= share:
+            return sorted(level)
+        return sorted(level, key=lambda mask: (-level[mask].saved, mask >> seed))[:share]
 
-    def _extend(self, mask: int, body: tuple[int, ...], levels: list[set[int]], counters: Counter[str]) -> None:
-        """Add to `levels` what one more neighbour of `body` makes of it."""
+    def _extend(
+        self, mask: int, worth: _Worth, seed: int, levels: list[dict[int, _Worth]], counters: Counter[str]
+    ) -> None:
+        """Add to `levels` what one more neighbour of a body makes of it."""
         limits = self._limits
-        above = below = 0
-        near: set[int] = set()
-        for v in body:
+        above = below = near = 0
+        for v in _bits(mask, seed):
             above |= self._above[v]
             below |= self._below[v]
             near |= self._near[v]
-        seed = body[0]
-        for u in near.difference(body):
-            if u < seed:
-                continue
-            grown = mask | 1 << u
-            grown |= (above | self._above[u]) & (below | self._below[u])
+        for u in _bits(near & ~mask, seed):
+            added = 1 << u
+            grown = mask | added | (above | self._above[u]) & (below | self._below[u])
             size = grown.bit_count()
             if size > limits.max_primitives:
                 counters["growth: more primitives than the limit"] += 1
@@ -170,16 +177,34 @@ class _Region:
                 counters["growth: more products than the limit"] += 1
             elif (grown & self._reduces).bit_count() > limits.max_reduces:
                 counters["growth: more reductions than the limit"] += 1
-            else:
-                levels[size].add(grown)
+            elif grown not in levels[size]:
+                alone = grown == mask | added
+                levels[size][grown] = self._joined(mask, worth, u) if alone else self._worth(grown, seed)
 
-    def _saved_bytes(self, body: tuple[int, ...]) -> int:
-        """How much less one kernel moves than one for each primitive."""
-        inside = frozenset(body)
-        reads = frozenset().union(*(self._args[v] for v in body)) - inside
-        moved = sum(self._traffic[a].size for a in reads)
-        moved += sum(self._traffic[v].size for v in body if v in self._outputs or not self._users[v] <= inside)
-        return sum(self._traffic[v].alone for v in body) - moved
+    def _worth(self, mask: int, seed: int) -> _Worth:
+        body = list(_bits(mask, seed))
+        reads = 0
+        for v in body:
+            reads |= self._args[v]
+        reads &= ~mask
+        moved = self._size(reads) + sum(self._traffic[v].size for v in body if self._users[v] & ~mask)
+        return _Worth(sum(self._traffic[v].alone for v in body) - moved, reads)
+
+    def _joined(self, mask: int, worth: _Worth, u: int) -> _Worth:
+        """The worth of a body and one more primitive, from that of the body."""
+        traffic, args = self._traffic, self._args[u]
+        grown = mask | 1 << u
+        saved = worth.saved + traffic[u].alone - self._size(args & ~worth.reads & ~mask)
+        if worth.reads >> u & 1:
+            saved += traffic[u].size
+        if self._users[u] & ~grown:
+            saved -= traffic[u].size
+        # What only the new primitive still read from outside is a result no longer.
+        saved += sum(traffic[a].size for a in _bits(args & mask, 0) if not self._users[a] & ~grown)
+        return _Worth(saved, (worth.reads | args) & ~grown)
+
+    def _size(self, mask: int) -> int:
+        return sum(self._traffic[v].size for v in _bits(mask, 0))
 
 
 def _reachable(graph: PrimitiveGraph) -> tuple[list[int], list[int]]:
@@ -240,7 +265,7 @@ def _mask(values: Iterable[int]) -> int:
 
 
 def _bits(mask: int, start: int) -> Iterator[int]:
-    """The values in `mask`, ascending, none of which is below `start`."""
+    """The values in `mask` from `start` on, ascending."""
     mask >>= start
     while mask:
         low = mask & -mask

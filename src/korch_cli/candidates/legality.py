@@ -43,8 +43,8 @@ def plausible(graph: PrimitiveGraph, body: Sequence[int], limits: SearchLimits =
 
 def written(graph: PrimitiveGraph, body: Sequence[int]) -> tuple[int, ...]:
     """Return the values that are used outside `body` or are outputs of the graph, ascending."""
-    inside = set(body)
-    return tuple(v for v in body if v in graph.outputs or not inside.issuperset(graph.users[v]))
+    inside, outputs = set(body), set(graph.outputs)
+    return tuple(v for v in body if v in outputs or not inside.issuperset(graph.users[v]))
 
 
 def operands(graph: PrimitiveGraph, body: Sequence[int]) -> tuple[int, ...]:

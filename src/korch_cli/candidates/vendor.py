@@ -25,6 +25,8 @@ _NCHWC = "com.microsoft.nchwc"
 _BLOCKED = Arrangement.BLOCKED.value
 _REORDER_US_PER_BYTE = 45e-6
 """A conversion on the machine where ONNX Runtime's blocked tensors were studied; used where a profile shows none."""
+_TELLING_BYTES = 16 << 10
+"""Conversions of smaller tensors do not tell what a byte costs."""
 _UNSEEN_US = 1.0
 """A small operator's time, for one that no profile shows, such as a reshape that ONNX Runtime removed."""
 
@@ -161,15 +163,15 @@ def _read(tensors: _Tensors, profile: VendorProfile) -> _Reading:
     reading = _Reading(names, set())
     present = frozenset(name for node in profile.nodes for name in (*node.outputs, *_named_outputs(tensors, node)))
     for node in profile.nodes:
+        # The plain tensor keeps the model's name, which tells what the blocked one is, better than a node's name does.
+        if node.op_type == "ReorderOutput" and node.outputs[0] in names:
+            names.setdefault(node.inputs[0], names[node.outputs[0]])
+    for node in profile.nodes:
         if node.op_type == "ReorderInput":
             reading.blocked.update(node.outputs)
             if node.inputs[0] in names:
                 names[node.outputs[0]] = names[node.inputs[0]]
-        elif node.op_type == "ReorderOutput":
-            # The plain tensor keeps the model's name, which tells what the blocked one is.
-            if node.outputs[0] in names:
-                names.setdefault(node.inputs[0], names[node.outputs[0]])
-        elif node.domain == _NCHWC or any(name in reading.blocked for name in node.inputs):
+        elif node.op_type != "ReorderOutput" and _is_blocked(reading, node):
             reading.blocked.update(node.outputs)
             meant = _named_outputs(tensors, node)
             if len(meant) == 1:
@@ -177,6 +179,10 @@ def _read(tensors: _Tensors, profile: VendorProfile) -> _Reading:
                 meant = (_absorbed(tensors, meant[0], known, present),)
             names.update((o, m) for o, m in zip(node.outputs, meant, strict=False) if o not in names)
     return reading
+
+
+def _is_blocked(reading: _Reading, node: VendorNode) -> bool:
+    return node.domain == _NCHWC or any(name in reading.blocked for name in node.inputs)
 
 
 def _absorbed(tensors: _Tensors, name: str, known: set[str], present: frozenset[str]) -> str:
@@ -259,6 +265,8 @@ def _clusters(reading: _Reading, profile: VendorProfile) -> list[list[VendorNode
 def _singles(tensors: _Tensors, groups: Iterable[_Group], alone: set[int], plain: VendorProfile) -> Iterator[Priced]:
     """Every operator by itself that is no group of its own."""
     times = {node.name: node.time_us for node in plain.nodes}
+    # An operator that ONNX Runtime has no kernel for is several nodes, and none of them has its name.
+    split = {g.operators[0]: g.time_us for g in _groups(tensors, plain) if len(g.operators) == 1}
     around: dict[int, _Group] = {}
     for group in groups:
         linear = [o for o in group.operators if _is_linear(tensors, o)]
@@ -272,7 +280,8 @@ def _singles(tensors: _Tensors, groups: Iterable[_Group], alone: set[int], plain
             # The product is nearly all of its group's work, and only the group says how it runs in place.
             yield Priced(_as_in_group(tensors, candidate, around[operator]), around[operator].time_us)
         else:
-            yield Priced(candidate, times.get(tensors.model.operators[operator].name, _UNSEEN_US))
+            time_us = times.get(tensors.model.operators[operator].name, split.get(operator, _UNSEEN_US))
+            yield Priced(candidate, time_us)
 
 
 def _as_in_group(tensors: _Tensors, candidate: Candidate, group: _Group) -> Candidate:
@@ -289,9 +298,14 @@ def _is_linear(tensors: _Tensors, operator: int) -> bool:
 
 
 def _conversions(tensors: _Tensors, candidates: Iterable[Candidate], profile: VendorProfile) -> Iterator[Priced]:
-    """Both conversions of every value that some kernel exchanges blocked."""
+    """Both conversions of every value that some kernel exchanges blocked.
+
+    One that the profile does not show takes what running any node takes, and a time for each byte. The time of a small
+    tensor is nearly all of the first kind, and says nothing of the second.
+    """
     reading = _read(tensors, profile)
     seen: dict[tuple[int, str], float] = {}
+    least_us = min((node.time_us for node in profile.nodes if node.time_us > 0), default=_UNSEEN_US)
     rates = []
     for node in profile.nodes:
         if node.op_type in ("ReorderInput", "ReorderOutput"):
@@ -300,11 +314,13 @@ def _conversions(tensors: _Tensors, candidates: Iterable[Candidate], profile: Ve
             v = None if port is None else tensors.ids.get(port[0])
             if v is not None:
                 seen[v, node.op_type] = node.time_us
-                rates.append(node.time_us / max(1, tensors.graph.values[v].type.size_bytes))
+                size_bytes = tensors.graph.values[v].type.size_bytes
+                if size_bytes >= _TELLING_BYTES:
+                    rates.append(max(0.0, node.time_us - least_us) / size_bytes)
     rate = statistics.median(rates) if rates else _REORDER_US_PER_BYTE
     blocked = sorted({p.value for c in candidates for p in (*c.reads, *c.writes) if p.arrangement == _BLOCKED})
     for v in blocked:
-        estimate_us = tensors.graph.values[v].type.size_bytes * rate
+        estimate_us = least_us + tensors.graph.values[v].type.size_bytes * rate
         plain_port, blocked_port = Port(v), Port(v, _BLOCKED)
         for op_type, source, target in (
             ("ReorderInput", plain_port, blocked_port),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -10,13 +13,14 @@ import click
 
 from korch_cli.cli.cache import cache
 from korch_cli.cli.doctor import doctor
+from korch_cli.cli.explain import explain as explain_command
 from korch_cli.cli.failure import Terminated, explain, report_crash
 from korch_cli.cli.inspect import inspect
 from korch_cli.cli.optimize import optimize
 from korch_cli.cli.profile import profile
 from korch_cli.cli.reduce import reduce
 from korch_cli.cli.verify import verify
-from korch_cli.core.errors import ExitCode, KorchError
+from korch_cli.core.errors import ExitCode, KorchError, UsageError
 from korch_cli.version import __version__
 
 
@@ -39,8 +43,13 @@ class GuardedGroup(click.Group):
             click.echo("terminated; what was measured is kept, nothing was written", err=True)
             code = ExitCode.TERMINATED
         except Exception as error:
-            report_crash(error)
-            code = ExitCode.BUG
+            if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+                name = Path(os.fsdecode(error.filename or "")).name
+                explain(UsageError("a file name is too long", where=f"{name[:40]}…", hint="give a shorter one"))
+                code = ExitCode.USAGE
+            else:
+                report_crash(error)
+                code = ExitCode.BUG
         raise click.exceptions.Exit(code)
 
 
@@ -54,7 +63,7 @@ def korch() -> None:
     """Make ONNX models run faster in ONNX Runtime, and prove that they still compute the same."""
 
 
-for _command in (optimize, profile, verify, inspect, reduce, cache, doctor):
+for _command in (optimize, profile, verify, inspect, explain_command, reduce, cache, doctor):
     korch.add_command(_command)
 
 

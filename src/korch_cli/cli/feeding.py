@@ -30,6 +30,8 @@ def read_inputs(path: Path | None, bindings: Bindings) -> tuple[dict[str, Array]
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
+            if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+                raise ValueError("a member holds no array, of which numpy gives the bytes")
     except (OSError, EOFError, ValueError, zipfile.BadZipFile, AttributeError, TypeError) as error:
         hint = "write one with: numpy.savez(path, input_name=array)"
         raise UsageError("the inputs cannot be read: this is no .npz file", where=str(path), hint=hint) from error

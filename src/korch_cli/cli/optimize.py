@@ -26,16 +26,18 @@ from korch_cli.cli.options import (
     tolerance_flags,
     write_report,
 )
-from korch_cli.cli.values import Duration, bindings_of
+from korch_cli.cli.values import Duration, Number, bindings_of
 from korch_cli.core.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from korch_cli.core.record import OptimizeRecord
+    from collections.abc import Mapping
+
+    from korch_cli.core.record import DryRunRecord, OptimizeRecord
 
 
 @click.command()
 @click.argument("source", metavar="IN", type=MODEL)
-@click.option("-o", "--output", metavar="OUT", type=MODEL, required=True, help="The model to write.")
+@click.option("-o", "--output", metavar="OUT", type=MODEL, help="The model to write; needed without --dry-run.")
 @shape_flags
 @threads_flag
 @click.option(
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 @tolerance_flags
 @click.option(
     "--gap",
-    type=click.FloatRange(min=0, max=1),
+    type=Number(min=0, max=1),
     default=0.02,
     help="Stop the search when its plan is proven to be within this share of the best.",
 )
@@ -68,7 +70,17 @@ if TYPE_CHECKING:
     "--from-plan", metavar="PLAN", type=MODEL, default=None, help="Build this plan again, without search and timing."
 )
 @click.option(
+    "--portable",
+    is_flag=True,
+    help="Where nodes are written as other operators, use those of ONNX alone, none of ONNX Runtime's own.",
+)
+@click.option(
     "--force-fusion", is_flag=True, help="For tests: fuse all that can be generated, whatever it costs; time nothing."
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Count, bound the gain and estimate the time; write nothing, neither model nor store.",
 )
 @format_flag
 @report_flag
@@ -76,7 +88,7 @@ if TYPE_CHECKING:
 @quiet_flag
 def optimize(
     source: Path,
-    output: Path,
+    output: Path | None,
     dims: tuple[tuple[str, int], ...],
     shapes: tuple[tuple[str, tuple[int, ...]], ...],
     threads: int,
@@ -91,7 +103,9 @@ def optimize(
     max_kernel_size: int,
     cxx: str | None,
     from_plan: Path | None,
+    portable: bool,
     force_fusion: bool,
+    dry_run: bool,
     form: str,
     report: Path | None,
     verbose: bool,
@@ -101,17 +115,16 @@ def optimize(
 
     Beside OUT lie its kernel library (.korch.so) and the plan (.plan.json). OUT equals IN if nothing faster is found.
     """
-    _check_paths(source, output, report)
-    if from_plan is not None and force_fusion:
-        raise UsageError("--from-plan and --force-fusion exclude each other", hint="leave out one of them")
+    _check_paths(source, output, report, dry_run=dry_run)
+    _check_modes({"--from-plan": from_plan is not None, "--force-fusion": force_fusion, "--dry-run": dry_run})
     given, bindings = read_inputs(inputs, bindings_of(dims, shapes))
 
     from korch_cli import pipeline  # everything heavy comes with it
-    from korch_cli.report import render_optimize, show_progress, to_json
+    from korch_cli.report import render_dry_run, render_optimize, show_progress, to_json
 
     settings = pipeline.Settings(
         source=source,
-        output=output,
+        output=source if output is None else output,
         bindings=bindings,
         threads=threads,
         jobs=jobs,
@@ -125,16 +138,27 @@ def optimize(
         max_primitives=max_kernel_size,
         compiler=cxx,
         plan=from_plan,
+        portable=portable,
         force_fusion=force_fusion,
     )
     with show_progress(quiet=quiet) as progress:
-        record: OptimizeRecord = pipeline.optimize(settings, progress)
-    document = to_json("optimize", record, ExitCode.OK)
+        if dry_run:
+            expected: DryRunRecord = pipeline.dry_run(settings, progress)
+            document, text = to_json("dry-run", expected, ExitCode.OK), render_dry_run(expected, verbose=verbose)
+        else:
+            record: OptimizeRecord = pipeline.optimize(settings, progress)
+            document, text = to_json("optimize", record, ExitCode.OK), render_optimize(record, verbose=verbose)
     write_report(document, report)
-    click.echo(document if form == "json" else render_optimize(record, verbose=verbose))
+    click.echo(document if form == "json" else text)
 
 
-def _check_paths(source: Path, output: Path, report: Path | None) -> None:
+def _check_modes(modes: Mapping[str, bool]) -> None:
+    chosen = [flag for flag, given in modes.items() if given]
+    if len(chosen) > 1:
+        raise UsageError(f"{chosen[0]} and {chosen[1]} exclude each other", hint="leave out one of them")
+
+
+def _check_paths(source: Path, output: Path | None, report: Path | None, *, dry_run: bool) -> None:
     """Find what is wrong with the files named before any work is done.
 
     Raises:
@@ -142,6 +166,12 @@ def _check_paths(source: Path, output: Path, report: Path | None) -> None:
         ModelError: IN is not a file that can be read.
         MissingError: a folder to write in is not there or takes no files.
     """
+    if output is None:
+        if not dry_run:
+            raise click.MissingParameter(param_type="option", param_hint="'-o' / '--output'")
+        require_model(source)
+        require_report(report, source)
+        return
     if same_file(source, output):
         raise UsageError("IN and OUT are the same file", where=str(output), hint="give OUT another name")
     require_model(source)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from korch_cli.cli.values import Dimension, Shape
+from korch_cli.cli.values import Dimension, Number, Shape
 from korch_cli.core.errors import MissingError, ModelError, UsageError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -68,7 +68,7 @@ def inputs_flag(command: _Command) -> _Command:
 
 def tolerance_flags(command: _Command) -> _Command:
     """Add `--rtol` and `--atol`."""
-    positive = click.FloatRange(min=0)
+    positive = Number(min=0)
     command = click.option("--atol", type=positive, default=1e-5, help="Absolute tolerance of outputs.")(command)
     return click.option("--rtol", type=positive, default=1e-4, help="Relative tolerance of outputs.")(command)
 

@@ -18,7 +18,7 @@ from korch_cli.cli.options import (
     shape_flags,
     threads_flag,
 )
-from korch_cli.cli.values import Duration, bindings_of
+from korch_cli.cli.values import Duration, Number, bindings_of
 from korch_cli.core.errors import ExitCode
 from korch_cli.core.record import Comparison, NodeTime
 
@@ -36,14 +36,14 @@ from korch_cli.core.record import Comparison, NodeTime
 @click.option(
     "--fail-if-slower",
     metavar="PCT",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=None,
     help="Exit with 1 if MODEL takes more than PCT percent longer than an OTHER, its whole 95 % interval considered.",
 )
 @click.option(
     "--fail-above-us",
     metavar="N",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=None,
     help="Exit with 1 if the median of MODEL is above N microseconds.",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar
@@ -20,6 +21,17 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)([smh])")
 _LARGEST = 2**31 - 1
 """No tensor that a model could compute has a longer axis."""
 _SHAPE = re.compile(r"\d+(?:x\d+)*")
+
+
+class Number(click.FloatRange):
+    """A finite number of a range; what click reads as a number may be NaN or infinite, and compares as it likes."""
+
+    def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
 
 
 class Duration(click.ParamType[float]):

@@ -49,7 +49,7 @@ _FLOAT_CALLS = {
         for name in (
             *("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp", "floor"),
             *("fmod", "log", "mod", "pow", "reciprocal", "round", "sigmoid", "sign", "sin", "sinh", "softplus"),
-            *("sqrt", "tan", "tanh"),
+            *("sqrt", "tan", "tanh", "tanh_softplus"),
         )
     },
     "max": "vmax",
@@ -148,6 +148,14 @@ def literal_text(value: float | int | bool, dtype: DType) -> str:
         # The smallest one is the negation of a number that does not exist.
         return f"INT64_C({value})" if value > np.iinfo(np.int64).min else f"(INT64_C({value + 1}) - 1)"
     return f"{kind}({value})" if dtype is not DType.I32 or value == np.iinfo(np.int32).min else str(value)
+
+
+def divisor_text(value: float | int | bool, dtype: DType) -> str | None:
+    """Return a number as a `Divisor`; None where a plain division by it is a product already."""
+    mantissa, _ = math.frexp(float(value))
+    if dtype not in LANES or abs(mantissa) == 0.5 or not math.isfinite(value):
+        return None
+    return f"divisor({literal_text(value, dtype)})"
 
 
 def _float_literal(number: float, dtype: DType) -> str:

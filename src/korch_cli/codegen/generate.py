@@ -13,6 +13,7 @@ from korch_cli.codegen.nest import Nest
 from korch_cli.codegen.normalize import normalize
 from korch_cli.codegen.printer import print_nest
 from korch_cli.codegen.schedule import Schedule, schedules, unit_cost
+from korch_cli.codegen.segments import partition
 from korch_cli.core.errors import Refusal
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Kernel, KernelBody
@@ -31,7 +32,7 @@ def generate(body: KernelBody) -> tuple[Kernel, ...]:
     for value in graph.values:
         if value.type.dtype not in CPP_TYPES:
             raise Refusal(f"The element type {value.type.dtype.text} is not generated.")
-    nests = [normalize(nest) for nest in lower(graph)]
+    nests = [normalize(part) for nest in lower(graph) for part in partition(normalize(nest))]
     for nest in nests:
         check_nest(nest)
     choices = [schedules(nest) for nest in nests]

@@ -4,42 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
-from korch_cli.codegen.elements import COMBINERS, combined, is_rounded, read, suffixed, written
+from korch_cli.codegen.access import (
+    repeats,
+    transposed_rows,
+)
+from korch_cli.codegen.definitions import Definitions, Scope
+from korch_cli.codegen.elements import COMBINERS, combined, is_rounded
 from korch_cli.codegen.expressions import (
     LANES,
-    Operand,
     Tables,
-    apply_text,
-    choice_text,
-    guards_text,
     held_type,
-    index_text,
     literal_text,
     rounded_text,
 )
-from korch_cli.codegen.index import Expr, Var, variable
+from korch_cli.codegen.index import Var
 from korch_cli.codegen.lower import identity
-from korch_cli.codegen.nest import (
-    Apply,
-    Count,
-    Guard,
-    Guards,
-    Literal,
-    Load,
-    Nest,
-    Reduction,
-    Select,
-    Store,
-    operands,
-    reachable,
-)
-from korch_cli.codegen.schedule import Schedule, is_vectorisable
-from korch_cli.core.types import DType
+from korch_cli.codegen.nest import Load, Nest, Reduction, Store
+from korch_cli.codegen.schedule import Schedule
+from korch_cli.codegen.segments import segments
 
 _ACCUMULATORS = 4
-_MAX_LANES = 16
+_MIN_LANES, _MAX_LANES = 4, 16
 
 
 def print_nest(nest: Nest, schedule: Schedule, tables: Tables) -> list[str]:
@@ -50,52 +36,42 @@ def print_nest(nest: Nest, schedule: Schedule, tables: Tables) -> list[str]:
     return _Printer(nest, schedule, tables).run()
 
 
-@dataclass(slots=True)
-class _Scope:
-    """A block of C++: the loop variables that are known in it, and the nodes that have a name."""
-
-    variables: frozenset[Var]
-    names: dict[int, str] = field(default_factory=dict)
-
-
-class _Printer:
-    """Prints one nest. A node is computed in the outermost block in which all that it depends on is known."""
-
-    def __init__(self, nest: Nest, schedule: Schedule, tables: Tables) -> None:
-        self.nest, self.schedule, self.tables = nest, schedule, tables
-        self.vectors = is_vectorisable(nest)
-        self.lines: list[str] = []
-        self.depth = 0
-        self.scopes: list[_Scope] = [_Scope(frozenset())]
-        self.lane: Var | None = None
+class _Printer(Definitions):
+    """Prints the loops of one nest."""
 
     def run(self) -> list[str]:
         schedule = self.schedule
+        for position in sorted(set(self.reuse.rows.values())):
+            name = f"{self.nest.nodes[position].name}_row"
+            self.line(f"alignas(64) float {name}[{self.reuse.extent}];")
         with self.block("for (int64_t unit = begin; unit < end; ++unit) {", schedule.rows):
             self.decode()
-            if schedule.blocked is None:
+            if schedule.blocked is None or not schedule.columns:
                 self.unit()
-            elif schedule.columns:
-                with self.lane_loop(schedule.blocked[0], "lo", "hi", ()):
-                    self.unit()
             else:
-                self.unit()
+                self.columns(schedule.blocked[0])
         return self.lines
 
-    # --- blocks ---
+    def columns(self, lane: Var) -> None:
+        """Run a unit in which every lane stands alone."""
+        cut = segments(self.nest, lane) if not self.nest.reductions and self.block_count() == 1 else []
+        if not cut:
+            if not self.nest.reductions:
+                self.hoist([store.node for store in self.nest.stores])
+            with self.lane_loop(lane, "lo", "hi", ()):
+                self.unit()
+        whole = self.nest
+        for start, var, self.nest in cut:
+            with self.block(f"{{  // {lane.name} from {start} to {start + var.extent - 1}", ()):
+                if var.extent == 1:
+                    self.unit()
+                else:
+                    self.hoist([store.node for store in self.nest.stores])
+                    with self.lane_loop(var, "0", str(var.extent), ()):
+                        self.unit()
+        self.nest = whole
 
-    def line(self, text: str) -> None:
-        self.lines.append("  " * self.depth + text)
-
-    @contextmanager
-    def block(self, opening: str, variables: Sequence[Var]) -> Iterator[None]:
-        self.line(opening)
-        self.depth += 1
-        self.scopes.append(_Scope(self.scopes[-1].variables | frozenset(variables)))
-        yield
-        self.scopes.pop()
-        self.depth -= 1
-        self.line("}")
+    # --- loops over lanes ---
 
     @contextmanager
     def lane_loop(self, var: Var, low: str, high: str, totals: Sequence[str]) -> Iterator[None]:
@@ -106,24 +82,52 @@ class _Printer:
         self.line(f"const auto {step} = [&](auto lane, int64_t {var.name}{parameters}) {attribute} {{")
         self.depth += 1
         self.line("using V = decltype(lane);")
-        self.scopes.append(_Scope(self.scopes[-1].variables | {var}))
+        self.scopes.append(Scope(self.scopes[-1].variables | {var}))
         before, self.lane = self.lane, var
         yield
         self.lane = before
         self.scopes.pop()
         self.depth -= 1
         self.line("};")
-        x = var.name
+        self.lane_calls(step, var, (low, high), totals)
+
+    def lane_calls(self, step: str, var: Var, bounds: tuple[str, str], totals: Sequence[str]) -> None:
+        """Call the block of a lane loop for whole vectors, then for what is left."""
+        x, (low, high) = var.name, bounds
         self.line(f"int64_t {x} = {low};")
-        if self.vectors:
+        # Nothing is left if the vectors of every processor fit, or if the last vector may do some elements again.
+        whole = var.extent % _MAX_LANES == 0
+        single = self.block_count(var) == 1
+        if self.vectors and not totals and not whole and self.can_overlap(var):
+            last = f"{x} + kLanes <= {high} ? {x} : {high} - kLanes"
+            loop = f"for (; {x} < {high}; {x} += kLanes) {step}(vf{{}}, {last});"
+            whole = single and var.extent >= _MAX_LANES
+            if not single:
+                self.line(f"if ({high} - {low} >= kLanes) {loop}")
+            elif var.extent >= _MIN_LANES:
+                self.line(loop if whole else f"if ({high} >= kLanes) {loop}")
+        elif self.vectors:
             for index in (_ACCUMULATORS, 1) if totals else (1,):
                 wide = f"{index} * kLanes" if index > 1 else "kLanes"
                 with self.block(f"for (; {x} + {wide} <= {high}; {x} += {wide}) {{", ()):
                     for i in range(index):
                         offset = f" + {i} * kLanes" if i else ""
                         self.line(f"{step}(vf{{}}, {x}{offset}{''.join(f', {name}[{i}]' for name in totals)});")
-        rest = "".join(f", {name}_rest" for name in totals)
-        self.line(f"for (; {x} < {high}; ++{x}) {step}(float{{}}, {x}{rest});")
+        if not self.vectors or not whole:
+            rest = "".join(f", {name}_rest" for name in totals)
+            self.line(f"for (; {x} < {high}; ++{x}) {step}(float{{}}, {x}{rest});")
+
+    def can_overlap(self, lane: Var) -> bool:
+        """Whether vectors may begin anywhere."""
+        loads = [node.operation for node in self.nest.nodes if isinstance(node.operation, Load)]
+        return all(repeats(load, lane) == 1 for load in loads)
+
+    def block_count(self, var: Var | None = None) -> int:
+        """Into how many blocks the units cut the blocked variable; 1 for any other."""
+        blocked = self.schedule.blocked
+        if blocked is None or (var is not None and blocked[0] != var):
+            return 1
+        return -(-blocked[0].extent // blocked[1])
 
     def decode(self) -> None:
         """Compute the variables of the unit from its number."""
@@ -182,9 +186,47 @@ class _Printer:
                 self.loops(rest, roots, stores)
         else:
             x = var.name
+            low = self.squares(var, (low, high), rest, roots, stores)
             with self.block(f"for (int64_t {x} = {low}; {x} < {high}; ++{x}) {{", (var,)):
                 self.hoist(roots)
                 self.loops(rest, roots, stores)
+
+    def squares(
+        self,
+        across: Var,
+        bounds: tuple[str, str],
+        rest: tuple[Var, ...],
+        roots: Sequence[int],
+        stores: Sequence[Store],
+    ) -> str:
+        """Run whole squares of lanes by `across`, in which operands are transposed; return where the rest starts."""
+        rows: dict[int, str] = {}
+        lane = self.lane
+        for position in self.needed(roots) if self.vectors else ():
+            node = self.nest.nodes[position]
+            if lane is not None and isinstance(node.operation, Load) and self.name_of(position) is None:
+                found = transposed_rows(node.operation, node.dtype, lane, across, self.tables)
+                rows |= {position: found} if found is not None else {}
+        low, high = bounds
+        if not rows:
+            return low
+        x, first = across.name, f"{across.name}_first"
+        self.line(f"int64_t {first} = {low};")
+        with (
+            self.block("if constexpr (sizeof(V) > sizeof(float)) {", ()),
+            self.block(f"for (; {first} + kLanes <= {high}; {first} += kLanes) {{", ()),
+        ):
+            for position, row in rows.items():
+                square = f"{self.nest.nodes[position].name}_square"
+                self.line(f"vf {square}[kLanes];")
+                self.line(f"load_transposed({square}, [&](int64_t i) {{ return {row}; }});")
+            with self.block("for (int64_t j = 0; j < kLanes; ++j) {", (across,)):
+                self.line(f"const int64_t {x} = {first} + j;")
+                for position in rows:
+                    self.scopes[-1].names[position] = f"{self.nest.nodes[position].name}_square[j]"
+                self.hoist(roots)
+                self.loops(rest, roots, stores)
+        return first
 
     @contextmanager
     def braces(self) -> Iterator[None]:
@@ -266,125 +308,3 @@ class _Printer:
         across = f"across_lanes<{COMBINERS[function]}>({joined})"
         text = combined(function, across, f"{name}_rest", node.dtype)
         self.line(f"const {element} {node.name} = {rounded_text(text, node.dtype) if is_rounded(node) else text};")
-
-    # --- nodes ---
-
-    def hoist(self, roots: Sequence[int]) -> None:
-        """Compute here what the coming loop needs and does not change."""
-        needed = reachable(self.nest.nodes, roots)
-        for position in sorted(needed):
-            node = self.nest.nodes[position]
-            if isinstance(node.operation, Literal | Reduction) or self.name_of(position) is not None:
-                continue
-            if self.is_known(node.free) and self.is_ready(position):
-                self.operand(position)
-
-    def is_known(self, variables: frozenset[Var]) -> bool:
-        return variables <= self.scopes[-1].variables
-
-    def is_ready(self, position: int) -> bool:
-        """Whether all reductions below a node are finished."""
-        node = self.nest.nodes[position]
-        if isinstance(node.operation, Reduction):
-            return self.name_of(position) is not None
-        return all(self.is_ready(arg) for arg in operands(node.operation))
-
-    def name_of(self, position: int) -> str | None:
-        return next((s.names[position] for s in reversed(self.scopes) if position in s.names), None)
-
-    def operand_of(self, member: int) -> int:
-        operation = self.nest.nodes[member].operation
-        assert isinstance(operation, Reduction)
-        return operation.operand
-
-    def is_varying(self, position: int) -> bool:
-        return self.lane is not None and self.lane in self.nest.nodes[position].free
-
-    def operand(self, position: int) -> Operand:
-        """Return the expression of a node, after printing its definition where it has none yet."""
-        node = self.nest.nodes[position]
-        if isinstance(node.operation, Literal):
-            text = literal_text(node.operation.value, node.dtype)
-            return Operand(text, node.dtype, varying=False, literal=node.operation.value)
-        varying = self.is_varying(position)
-        name = self.name_of(position)
-        if name is None:
-            name = node.name
-            text = self.text(position, varying)
-            kind = "const auto" if varying and self.vectors else f"const {held_type(node.dtype)}"
-            self.line(f"{kind} {name} = {text};")
-            self.scopes[-1].names[position] = name
-        return Operand(name, node.dtype, varying=varying)
-
-    def text(self, position: int, varying: bool) -> str:
-        node = self.nest.nodes[position]
-        lanes = "V" if varying else "float"
-        match node.operation:
-            case Load():
-                return self.load(node.operation, node.dtype, varying)
-            case Apply(function, args):
-                return apply_text(function, [self.operand(arg) for arg in args], node.dtype, lanes)
-            case Select(guards, inside, outside):
-                first, second = self.operand(inside), self.operand(outside)
-                return choice_text(self.condition(guards), first.wide(lanes), second.wide(lanes))
-            case Count(factors):
-                return self.count(factors, node.dtype, varying)
-        raise AssertionError(node.operation)
-
-    def condition(self, guards: Guards) -> Operand:
-        """Whether all guards hold, in each lane where that differs."""
-        if not self.vectors or self.lane is None or all(self.lane not in g.position.variables for g in guards):
-            return Operand(f"({guards_text(guards, self.tables)})", DType.BOOL, varying=False)
-        text = guards_text(_guards_in_lane(guards, self.lane), self.tables)
-        return Operand(f"lane_mask<V>([&](int64_t i) {{ return {text}; }})", DType.BOOL, varying=True)
-
-    def count(self, factors: tuple[Expr, ...], dtype: DType, varying: bool) -> str:
-        if varying and self.vectors and self.lane is not None:
-            product = " * ".join(f"({index_text(_in_lane(f, self.lane), self.tables)})" for f in factors)
-            return f"lanes<V>([&](int64_t i) {{ return (float)({product}); }})"
-        return f"({held_type(dtype)})(" + " * ".join(f"({index_text(f, self.tables)})" for f in factors) + ")"
-
-    def load(self, load: Load, dtype: DType, varying: bool) -> str:
-        pointer = f"a{load.argument}"
-        address = index_text(load.address, self.tables)
-        if not varying or not self.vectors or self.lane is None:
-            guarded = guards_text(load.guards, self.tables)
-            element = read(f"{pointer}[{address}]", dtype)
-            text = element if guarded == "true" else f"(({guarded}) ? {element} : 0)"
-            return f"{text} != 0" if dtype is DType.BOOL else text
-        uniform = all(self.lane not in g.position.variables for g in load.guards)
-        if load.address.coefficient(self.lane) == 1 and uniform:
-            call, nothing = ("load_mask", "Mask<V>{}") if dtype is DType.BOOL else (suffixed("load", dtype), "V{}")
-            text = f"{call}<V>({pointer} + {address})"
-            return f"({guards_text(load.guards, self.tables)}) ? {text} : {nothing}" if load.guards else text
-        call = "lane_mask" if dtype is DType.BOOL else "lanes"
-        element = read(f"{pointer}[{index_text(_in_lane(load.address, self.lane), self.tables)}]", dtype)
-        condition = guards_text(_guards_in_lane(load.guards, self.lane), self.tables)
-        value = element if condition == "true" else f"({condition}) ? {element} : 0"
-        return f"{call}<V>([&](int64_t i) {{ return {value}; }})"
-
-    def store(self, store: Store) -> None:
-        dtype = self.nest.nodes[store.node].dtype
-        value = self.operand(store.node)
-        pointer = f"r{store.result}"
-        address = index_text(store.address, self.tables)
-        if not self.vectors or self.lane is None or self.lane not in store.address.variables:
-            self.line(f"{pointer}[{address}] = {written(value.text, dtype)};")
-            return
-        text = value.wide("V") if dtype in LANES else f"mask_of<V>({value.text})"
-        if store.address.coefficient(self.lane) == 1:
-            call = "store_mask" if dtype is DType.BOOL else suffixed("store", dtype)
-            self.line(f"{call}({pointer} + {address}, {text});")
-        else:
-            element = f"{pointer}[{index_text(_in_lane(store.address, self.lane), self.tables)}]"
-            call = "spread_mask" if dtype is DType.BOOL else "spread"
-            self.line(f"{call}<V>({text}, [&](int64_t i, auto x) {{ {element} = {written('x', dtype)}; }});")
-
-
-def _in_lane(expr: Expr, lane: Var) -> Expr:
-    """The expression in lane `i` of the vector that begins at `lane`."""
-    return expr.substitute({lane: variable(lane) + variable(Var("i", _MAX_LANES))})
-
-
-def _guards_in_lane(guards: Guards, lane: Var) -> Guards:
-    return tuple(Guard(_in_lane(g.position, lane), g.low, g.high) for g in guards)

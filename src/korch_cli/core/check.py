@@ -38,6 +38,7 @@ def check(graph: PrimitiveGraph) -> None:
         ValueError: a sentence that names the value and says what is broken.
     """
     names: set[str] = set()
+    last = _last_ways(graph)
     for index, value in enumerate(graph.values):
         where = f"value %{index} ({value.name})"
         _need(value.id == index, f"{where} has the id {value.id}")
@@ -45,15 +46,32 @@ def check(graph: PrimitiveGraph) -> None:
         names.add(value.name)
         for arg in value.args:
             _need(0 <= arg < index, f"{where} reads %{arg}, which does not come before it")
+            _need(arg not in graph.alternatives, f"{where} reads %{arg}, which stands for no class")
+            _need(last.get(arg, arg) < index, f"{where} reads %{arg}, and another way to compute it comes later")
         try:
             _check_value(value, [graph.values[arg].type for arg in value.args])
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from error
     for output in graph.outputs:
         _need(0 <= output < len(graph.values), f"the output %{output} is not a value of the graph")
+        _need(output not in graph.alternatives, f"the output %{output} stands for no class")
     for operator, outputs in graph.operator_outputs.items():
         for output in outputs:
             _need(-1 <= output < len(graph.values), f"the output %{output} of operator {operator} does not exist")
+
+
+def _last_ways(graph: PrimitiveGraph) -> dict[int, int]:
+    """Check the classes of equal values; return, for the first value of each, the last one."""
+    last: dict[int, int] = {}
+    for v, first in graph.alternatives.items():
+        where = f"the alternative %{v} of %{first}"
+        _need(0 <= first < v < len(graph.values), f"{where} does not come after it")
+        _need(first not in graph.alternatives, f"{where} is one of an alternative")
+        one, other = graph.values[first], graph.values[v]
+        _need(not one.is_source and not other.is_source, f"{where} is not computed, or that one is not")
+        _need(one.type == other.type, f"{where} is {other.type}, not {one.type}")
+        last[first] = max(v, last.get(first, first))
+    return last
 
 
 def _need(condition: bool, sentence: str) -> None:

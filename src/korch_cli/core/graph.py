@@ -45,12 +45,20 @@ class PrimitiveGraph:
         outputs: ids of the graph's outputs, in order; may repeat, may be sources.
         operator_outputs: for each operator index, the ids of its outputs in order (-1 for an omitted one).
         refusals: for each operator that stayed opaque, the sentence that says why.
+        alternatives: for each value that is another way to compute what an earlier value is, the id of that one. Values
+            that are equal in this way form a class. Operands and outputs name its first value, and stand for any of it;
+            all values of a class come before every reader, so that no way to compute a value begins with the value.
     """
 
     values: tuple[Value, ...]
     outputs: tuple[int, ...]
     operator_outputs: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     refusals: Mapping[int, str] = field(default_factory=dict)
+    alternatives: Mapping[int, int] = field(default_factory=dict)
+
+    def first(self, v: int) -> int:
+        """The value that stands for the class of `v`: itself, unless it is an alternative."""
+        return self.alternatives.get(v, v)
 
     @cached_property
     def users(self) -> tuple[tuple[int, ...], ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from korch_cli.core.graph import PrimitiveGraph
@@ -50,6 +50,7 @@ class Candidate:
         writes: what it leaves in memory, in the canonical order for a generated kernel.
         digest: equal for candidates that the same kernel serves (generated), or that name the same work (others).
         operators: indices of the ONNX operators it runs, ascending (vendor only); none for a node of its own.
+        way: the number of the way of writing the model that it was found in; others may have the same candidate.
     """
 
     kind: CandidateKind
@@ -58,6 +59,7 @@ class Candidate:
     writes: tuple[Port, ...]
     digest: str
     operators: tuple[int, ...] = ()
+    way: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

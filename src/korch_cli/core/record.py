@@ -38,6 +38,55 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
+class Contest:
+    """Several models timed in alternating blocks, each compared with each.
+
+    Attributes:
+        samples: of each model.
+        ratios: `ratios[i][j]` says how many times as fast as model i model j is.
+    """
+
+    samples: tuple[Samples, ...]
+    ratios: tuple[tuple[Ratio, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ContestantRecord:
+    """One of the plans that were built and timed as a whole against each other.
+
+    Attributes:
+        name: how it was found.
+        custom_nodes: how many of its nodes run generated kernels.
+        predicted_us: the sum of its kernels' times; None for the simplified model, which no sum was made of.
+        measured_us: the median of a run of the whole model.
+        ratio: how many times as fast as the input it was in this comparison.
+        chosen: whether it won: of two plans, the one with more custom nodes wins only if it is faster beyond doubt.
+    """
+
+    name: str
+    custom_nodes: int
+    predicted_us: float | None
+    measured_us: float
+    ratio: Ratio
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Whether times add up: the plan that was compared with the input.
+
+    Attributes:
+        predicted_us: the sum of its kernels' times.
+        measured_us: the median of a run of the whole model.
+        ratio: predicted / measured.
+    """
+
+    predicted_us: float
+    measured_us: float
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
 class OutputError:
     """The worst difference in one output tensor."""
 
@@ -124,6 +173,9 @@ class SearchRecord:
         plan_us: what the plan takes by the sum of its kernels' times, in microseconds.
         bound_us: no plan of these candidates takes less.
         vendor_us: the same sum for the best plan of ONNX Runtime's own kernels.
+        alone_us: the same sum for the best plan that takes only one of the ways to write the model, by the way's name;
+            empty where there is one way only.
+        tried: how many of the distinct candidates have a time, measured or from the store, or were refused.
     """
 
     operators: int
@@ -140,6 +192,8 @@ class SearchRecord:
     vendor_us: float
     gap: float
     solve_seconds: float
+    tried: int
+    alone_us: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +208,8 @@ class OptimizeRecord:
         opaque: (operator type, count, reason) of what was left alone.
         guilty: names of kernels that were left out because they failed a check, each with the reason.
         seconds: wall time of the whole command by stage.
+        contest: the plans that were timed against each other; none if there was only one.
+        prediction: of the plan that `comparison` is about; None if that has no kernels or was not timed.
     """
 
     model: str
@@ -169,6 +225,53 @@ class OptimizeRecord:
     notes: tuple[str, ...]
     environment: dict[str, str]
     seconds: dict[str, float] = field(default_factory=dict)
+    contest: tuple[ContestantRecord, ...] = ()
+    prediction: Prediction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DryRunRecord:
+    """What `korch optimize` would have to do for a model, and what it could gain.
+
+    Attributes:
+        model: path of the input.
+        opaque: (operator type, count, reason) of what would be left alone.
+        candidates: all candidate kernels, those of ONNX Runtime included.
+        distinct: different ones among those that would be generated.
+        rejected: how many primitives or sets of them were left out, by reason.
+        looked_up: distinct candidates whose kernels were looked up in the store.
+        kernels: how many kernels these have: one for each schedule.
+        stored: of how many of them the store has figures.
+        vendor_us: what the best plan of ONNX Runtime's own kernels takes.
+        bound_us: no plan takes less.
+        hopeless: whether the bound is so near that nothing would be measured.
+        searched: whether an earlier search for the same came to its end, so that a run would only repeat its result.
+        to_measure: kernels that a search would measure, roughly.
+        search_seconds: what it would take until its end, roughly; the budget at most.
+        budget_s: the budget.
+        seconds: wall time of the command by stage.
+    """
+
+    model: str
+    operators: int
+    primitives: int
+    opaque: tuple[tuple[str, int, str], ...]
+    candidates: int
+    distinct: int
+    rejected: dict[str, int]
+    looked_up: int
+    kernels: int
+    stored: int
+    vendor_us: float
+    bound_us: float
+    hopeless: bool
+    searched: bool
+    to_measure: int
+    search_seconds: float
+    budget_s: float
+    notes: tuple[str, ...]
+    environment: dict[str, str]
+    seconds: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,24 +8,27 @@ from dataclasses import dataclass, field
 import onnx
 from onnx import helper, numpy_helper
 
-from korch_cli.core.model import Body, UnrolledModel
+from korch_cli.core.model import Body, Model, UnrolledModel
 from korch_cli.emit.writing import tensors_read
 
 _Path = tuple[tuple[int, str], ...]
 
 
-def enclose(flat: onnx.ModelProto, unrolled: UnrolledModel, domain: str) -> onnx.ModelProto:
-    """Return the output model: bodies with custom nodes are rewritten, all others are as they were.
+def enclose(
+    flat: onnx.ModelProto, unrolled: UnrolledModel, domain: str, rewritten: Model | None = None
+) -> onnx.ModelProto:
+    """Return the output model: bodies with custom or rewritten nodes are replaced, all others are as they were.
 
     Args:
-        flat: the output for `unrolled.flat`.
+        flat: the output for `unrolled.flat`, or for `rewritten`.
         unrolled: what was optimised.
         domain: of the custom operators.
+        rewritten: the flat model with operators behind its own that may stand for some of these.
     """
     if not unrolled.bodies:
         return flat
     assert isinstance(unrolled.model.proto, onnx.ModelProto)
-    enclosing = _Enclosing(flat, unrolled, domain)
+    enclosing = _Enclosing(flat, unrolled, domain, rewritten or unrolled.flat)
     for body in reversed(unrolled.bodies):
         enclosing.body(body)
     return enclosing.model()
@@ -39,24 +42,28 @@ class _Enclosing:
         flat: the flat output.
         unrolled: what was optimised.
         domain: of the custom operators.
+        model_of_flat: describes the tensors of `flat`.
         written: the new graphs, by where they are.
     """
 
     flat: onnx.ModelProto
     unrolled: UnrolledModel
     domain: str
+    model_of_flat: Model
     written: dict[_Path, onnx.GraphProto] = field(default_factory=dict)
     _prefixes: tuple[str, ...] = ()
     _taken: set[str] = field(default_factory=set)
     _local: dict[str, str] = field(default_factory=dict)
     _known: set[str] = field(default_factory=set)
+    _new: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         assert isinstance(self.unrolled.model.proto, onnx.ModelProto)
         self._prefixes = tuple(sorted((b.prefix for b in self.unrolled.bodies), key=len, reverse=True))
         self._taken = set(_defined(self.unrolled.model.proto.graph))
         self._taken.update(name for node in self.flat.graph.node for name in node.output)
-        flat = self.unrolled.flat
+        flat = self.model_of_flat
+        self._new = {operator.name for operator in flat.operators[len(self.unrolled.flat.operators) :]}
         self._known = {name for o in flat.operators for name in (*o.inputs, *o.outputs, *o.captures)}
         self._known |= flat.constants.keys() | set(flat.outputs)
 
@@ -77,10 +84,10 @@ class _Enclosing:
         return result
 
     def body(self, body: Body) -> None:
-        """Rewrite a body, if a custom node is in it or in a body inside it."""
+        """Rewrite a body, if a node that it did not have is in it or in a body inside it."""
         nodes = list(self._nodes(body.prefix))
         inner = any(path[: len(body.path)] == body.path for path in self.written)
-        if not inner and not any(node.domain == self.domain for node in nodes):
+        if not inner and not any(node.domain == self.domain or node.name in self._new for node in nodes):
             return
         source = self._source(body.path)
         graph = onnx.GraphProto()
@@ -129,7 +136,7 @@ class _Enclosing:
         results = [output.name for output in graph.output]
         wanted = dict.fromkeys((*results, *(name for node in graph.node for name in tensors_read(node))))
         given = {tensor.name: tensor for tensor in source.initializer}
-        constants = self.unrolled.flat.constants
+        constants = self.model_of_flat.constants
         for name in wanted:
             if name in defined:
                 continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from korch_cli.core.kernel import CandidateKind, Kernel
 from korch_cli.core.model import Model
 from korch_cli.core.plan import Plan
 
-PLAN_SCHEMA = "korch.plan/1"
+PLAN_SCHEMA = "korch.plan/2"
 
 
 def plan_document(
@@ -26,6 +26,9 @@ def plan_document(
     domain: str | None,
     graph: PrimitiveGraph,
     shapes: Mapping[str, Sequence[int]],
+    ways: Sequence[str] = ("written",),
+    *,
+    portable: bool = False,
 ) -> str:
     """Return what was written and why, as JSON with sorted keys.
 
@@ -33,8 +36,9 @@ def plan_document(
     `cost_us` and `bound_us` (of the whole plan), `vendor_operators` (how many ONNX Runtime runs) and `kernels`. Each of
     these has a `name` and `digest`, its `schedule`, the number of `uses`, the `time_us` of one use, and `nodes`: for
     each use the names of the input model's nodes that it computes, wholly or in part. `shapes` are those of the inputs,
-    and `sequence` says what runs in which order: `nodes` of the input model, or a `kernel` with the `values` of the
-    primitive graph that it computes. Microseconds have three decimals.
+    and `sequence` says what runs in which order: `nodes` of the input model or of the rewritten one, a `primitive` as a
+    node of its own, or a `kernel` with the `values` of the primitive graph that it computes and the `way` to write the
+    model that these are in. Microseconds have three decimals.
 
     Args:
         model: what was optimised.
@@ -45,6 +49,8 @@ def plan_document(
         domain: of the custom operators.
         graph: the primitives of the model.
         shapes: what the inputs were bound to.
+        ways: names of the ways of writing the model, by the number that candidates have for them.
+        portable: whether nodes were rewritten in ONNX's own domain alone; a field of this name says so if it is true.
     """
     document: dict[str, object] = {
         "schema": PLAN_SCHEMA,
@@ -61,8 +67,9 @@ def plan_document(
             "vendor_operators": sum(len(p.candidate.operators) for p in plan.kernels),
             "kernels": _kernels(model, plan, kernels, graph),
             "shapes": {name: list(shape) for name, shape in shapes.items()},
-            "sequence": list(_sequence(model, plan, kernels, graph)),
+            "sequence": list(_sequence(model, plan, kernels, graph, ways)),
         }
+        document |= {"portable": True} if portable else {}
     return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -92,14 +99,17 @@ def _kernels(model: Model, plan: Plan, kernels: Mapping[str, Kernel], graph: Pri
 
 
 def _sequence(
-    model: Model, plan: Plan, kernels: Mapping[str, Kernel], graph: PrimitiveGraph
+    model: Model, plan: Plan, kernels: Mapping[str, Kernel], graph: PrimitiveGraph, ways: Sequence[str]
 ) -> Iterator[dict[str, object]]:
     for priced in plan.kernels:
         candidate = priced.candidate
-        if candidate.kind is CandidateKind.VENDOR:
+        values = [graph.values[v].name for v in candidate.body]
+        if candidate.kind is CandidateKind.GENERATED:
+            yield {"kernel": kernels[candidate.digest].name, "values": values, "way": ways[candidate.way]}
+        elif candidate.operators:
             yield {"nodes": [model.operators[o].name for o in candidate.operators]}
-        elif candidate.kind is CandidateKind.GENERATED:
-            yield {"kernel": kernels[candidate.digest].name, "values": [graph.values[v].name for v in candidate.body]}
+        elif candidate.kind is CandidateKind.VENDOR:
+            yield {"primitive": values[0]}
 
 
 def read_plan(path: Path) -> dict[str, Any]:
@@ -116,4 +126,72 @@ def read_plan(path: Path) -> dict[str, Any]:
         raise UsageError("the plan is no JSON document", where=str(path)) from error
     if not isinstance(document, dict) or document.get("schema") != PLAN_SCHEMA:
         raise UsageError(f"this is no plan: its schema is not {PLAN_SCHEMA!r}", where=str(path))
+    needed = _FORM | _BUILT_FORM if document.get("changed") is True else _FORM
+    damaged = next((key for key, sound in needed.items() if not sound(document.get(key))), None)
+    if (
+        damaged is None
+        and needed is not _FORM
+        and not _named_kernels(document) <= {kernel["name"] for kernel in document["kernels"]}
+    ):
+        damaged = "sequence"
+    if damaged is not None:
+        hint = "search again, without --from-plan"
+        raise UsageError(f"the plan is damaged: its {damaged!r} is not what korch writes", where=str(path), hint=hint)
     return document
+
+
+def _named_kernels(document: Mapping[str, Any]) -> set[str]:
+    return {step["kernel"] for step in document.get("sequence", ()) if "kernel" in step}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(name, str) for name in value)
+
+
+def _are_shapes(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(shape, list) and all(type(extent) is int and extent >= 0 for extent in shape)
+        for shape in value.values()
+    )
+
+
+def _are_kernels(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(entry, dict) and _is_text(entry.get("name")) and _is_number(entry.get("time_us")) for entry in value
+    )
+
+
+def _are_steps(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(step, dict)
+        and (_are_names(step.get("nodes")) or _is_text(step.get("primitive")) or _is_kernel_step(step))
+        for step in value
+    )
+
+
+def _is_kernel_step(step: Mapping[str, object]) -> bool:
+    return _are_names(step.get("values")) and _is_text(step.get("kernel")) and _is_text(step.get("way"))
+
+
+_FORM: dict[str, Callable[[object], bool]] = {
+    "model_sha256": _is_text,
+    "changed": lambda value: isinstance(value, bool),
+}
+"""What every plan must hold."""
+_BUILT_FORM: dict[str, Callable[[object], bool]] = {
+    "shapes": _are_shapes,
+    "kernels": _are_kernels,
+    "sequence": _are_steps,
+    "cost_us": _is_number,
+    "bound_us": _is_number,
+    "status": _is_text,
+}
+"""What a plan that changes the model must hold besides, to be built again."""

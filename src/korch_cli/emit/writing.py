@@ -50,7 +50,7 @@ class Writing:
         self._taken = {*self._outer, *self._inner, *(value.name for value in self.graph.values)}
 
     def original(self, operator: int) -> None:
-        """Write a node of the input model, unless all that it writes is there already."""
+        """Write a node of the model, unless all that it writes is there already."""
         node = self.source.graph.node[operator]
         if all(name in self.written for name in node.output if name):
             return
@@ -94,6 +94,7 @@ class Writing:
 
     def _name(self, v: int) -> str:
         """The tensor of a value; what fission made avoids the names of subgraphs, which may not be used twice."""
+        v = self.graph.first(v)
         if v not in self._names:
             name = self.graph.values[v].name
             clash = name in self._inner and name not in self._outer

@@ -117,18 +117,20 @@ def _check_shapes(inputs: Mapping[str, onnx.ValueInfoProto], bindings: Bindings)
         dims = info.type.tensor_type.shape.dim
         declared = f"the model declares {_shape_text(info)}"
         if any(extent < 0 for extent in shape):
-            raise UsageError(f"--shape {name} has a negative dimension", where=name)
+            raise UsageError(f"the shape given for {name!r} has a negative dimension", where=name)
         if not info.type.tensor_type.HasField("shape"):
             continue
         if len(shape) != len(dims):
-            message = f"--shape {name} has {len(shape)} dimensions, but the input has {len(dims)}"
+            message = f"the shape given for {name!r} has {len(shape)} dimensions, but the input has {len(dims)}"
             raise UsageError(message, where=name, hint=declared)
         for axis, (dim, extent) in enumerate(zip(dims, shape, strict=True)):
             if is_static(dim) and extent != dim.dim_value:
-                message = f"--shape {name} says {extent} for axis {axis}, but the model fixes it at {dim.dim_value}"
+                said = f"the shape given for {name!r} says {extent} for axis {axis}"
+                message = f"{said}, but the model fixes it at {dim.dim_value}"
                 raise UsageError(message, where=name, hint=declared)
             if bindings.dims.get(symbol(dim), extent) != extent:
-                message = f"--shape {name} says {extent} for {symbol(dim)!r}, but --dim {bindings.dims[symbol(dim)]}"
+                said = f"the shape given for {name!r} says {extent} for {symbol(dim)!r}"
+                message = f"{said}, but --dim {bindings.dims[symbol(dim)]}"
                 raise UsageError(message, where=name)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import onnx
@@ -34,3 +34,33 @@ def vendor_profile(path: Path, times_us: Mapping[str, float], total_us: float) -
         for node in proto.graph.node
     )
     return VendorProfile(nodes, total_us)
+
+
+def name_nodes(path: Path) -> Path | None:
+    """Write a copy in which every node has a name of its own, for the profiler; return None where all have one.
+
+    ONNX Runtime replaces an operator that it has no kernel for, such as Mish, by the operators of its definition,
+    which have no names.
+    """
+    proto = onnx.load_model(str(path), load_external_data=False)
+    nodes = list(_nodes(proto.graph))
+    taken = {node.name for node in nodes}
+    if len(taken) == len(nodes) and "" not in taken:
+        return None
+    seen: set[str] = set()
+    for i, node in enumerate(nodes):
+        if not node.name or node.name in seen:
+            node.name = next(name for n in range(len(nodes) + 1) if (name := f"?{i}.{n}") not in taken)
+        seen.add(node.name)
+    named = path.with_name(f"named-{path.name}")
+    onnx.save_model(proto, str(named))
+    return named
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """All nodes of a graph and of the subgraphs in it."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for body in (attribute.g, *attribute.graphs):
+                yield from _nodes(body)

@@ -14,5 +14,6 @@ from korch_cli.measure.pruning import clear as clear
 from korch_cli.measure.pruning import content_of as content_of
 from korch_cli.measure.pruning import prune as prune
 from korch_cli.measure.store import ProfileStore as ProfileStore
+from korch_cli.measure.transfer import copy_store as copy_store
 from korch_cli.measure.transfer import export_store as export_store
 from korch_cli.measure.transfer import import_store as import_store

@@ -17,6 +17,7 @@ from korch_cli.core.errors import MissingError
 from korch_cli.core.kernel import Timing, TimingSource
 from korch_cli.measure.locks import Presence, alone
 
+FILE_NAME = "profiles.sqlite"
 _VERSION = 2
 _BUSY_S = 30.0
 _IMPATIENT = "PRAGMA busy_timeout = 50"
@@ -52,7 +53,7 @@ class ProfileStore:
     def __init__(self, folder: Path) -> None:
         """Open or make the store in `folder`. Raises MissingError."""
         self.folder = folder
-        self.path = folder / "profiles.sqlite"
+        self.path = folder / FILE_NAME
         self.notes: list[str] = []
         try:
             self.presence = Presence(folder / "runs.lock", _BUSY_S)

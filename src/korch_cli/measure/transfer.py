@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from korch_cli.core.errors import MissingError, UsageError
-from korch_cli.measure.store import ProfileStore, Row
+from korch_cli.measure.store import FILE_NAME, ProfileStore, Row
 
 SCHEMA = "korch.profiles/1"
 _FIELDS = ("key", "content", "origin")
@@ -51,6 +53,28 @@ def export_store(store: ProfileStore, file: Path, version: str) -> int:
     finally:
         partial.unlink(missing_ok=True)
     return written
+
+
+def copy_store(folder: Path, target: Path) -> str | None:
+    """Make the folder `target` with a copy of the figures of the store in `folder`, which is only read.
+
+    Returns:
+        A sentence if the store could not be read, so that the copy is empty.
+    """
+    target.mkdir()
+    source = folder / FILE_NAME
+    if not source.is_file():
+        return None
+    try:
+        with (
+            closing(sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)) as read,
+            closing(sqlite3.connect(target / FILE_NAME)) as written,
+        ):
+            read.backup(written)
+    except sqlite3.Error as error:
+        (target / FILE_NAME).unlink(missing_ok=True)
+        return f"The profile store could not be read ({error}); nothing was found in it."
+    return None
 
 
 def import_store(store: ProfileStore, file: Path) -> tuple[int, int]:

@@ -1,5 +1,7 @@
 """The only place that knows all stages and their order; `optimize.py` is the whole story."""
 
+from korch_cli.pipeline.dry_run import dry_run as dry_run
+from korch_cli.pipeline.explanation import explain as explain
 from korch_cli.pipeline.forced import Fusion as Fusion
 from korch_cli.pipeline.forced import build_fusions as build_fusions
 from korch_cli.pipeline.forced import fused_model as fused_model

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from korch_cli.candidates import cut, single_operators
-from korch_cli.core.graph import PrimitiveGraph
+from korch_cli.candidates import single_operators
 from korch_cli.core.kernel import DOMAIN_PREFIX, Candidate, CandidateKind, Kernel, KernelBody
 from korch_cli.core.plan import Plan, Priced
 from korch_cli.core.progress import Progress
-from korch_cli.core.record import Comparison, Verdict
+from korch_cli.core.record import Comparison, ContestantRecord, Verdict
 from korch_cli.emit import (
     PLAN_SCHEMA,
     build_model,
@@ -27,6 +26,7 @@ from korch_cli.pipeline.laboratory import Laboratory
 from korch_cli.pipeline.prepare import Prepared, Runnable
 from korch_cli.pipeline.settings import Settings
 from korch_cli.pipeline.stored import decode_comparison, encode_comparison
+from korch_cli.pipeline.ways import REWRITTEN, WRITTEN, Ways
 from korch_cli.verify import Subject, compare_speed, find_guilty, no_worse, verify_models
 
 _BODIES = "subgraphs on their own"
@@ -46,7 +46,7 @@ class Built:
         model: the ONNX file.
         compared: the same as outputs are compared: what random operators draw is given.
         flat: `compared` with the bodies of control flow beside it, so that all kernels run; equal without such bodies.
-        library: the shared library; None if the model was only simplified.
+        library: the shared library; None if no kernel of ours runs.
     """
 
     plan: Plan
@@ -69,6 +69,8 @@ class Outcome:
         verdicts: the comparisons of outputs that were made.
         comparison: the timing end to end, if one was made.
         guilty: kernels that were left out because they failed, each with the reason.
+        contest: the plans that were timed against each other before that.
+        predicted_us: the sum of the kernels' times of the plan that `comparison` is about, if it has kernels.
     """
 
     built: Built | None
@@ -76,6 +78,8 @@ class Outcome:
     verdicts: tuple[Verdict, ...] = ()
     comparison: Comparison | None = None
     guilty: tuple[tuple[str, str], ...] = ()
+    contest: tuple[ContestantRecord, ...] = ()
+    predicted_us: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,7 @@ class Delivery:
     Attributes:
         settings: tolerances, threads, the output's path.
         prepared: the loaded model: what outputs are compared with.
-        graph: the primitives of the model and of the bodies of its control flow.
+        ways: to write the model with the bodies of its control flow.
         laboratory: knows the kernels.
         staged: folder for the files, on the same file system as the output.
         progress: told what happens.
@@ -93,7 +97,7 @@ class Delivery:
 
     settings: Settings
     prepared: Prepared
-    graph: PrimitiveGraph
+    ways: Ways
     laboratory: Laboratory
     staged: Path
     progress: Progress
@@ -103,17 +107,18 @@ class Delivery:
         self.progress.stage("Building the kernel library")
         chosen = [p.candidate for p in plan.kernels if p.candidate.kind is CandidateKind.GENERATED]
         kernels = {c.digest: self.laboratory.best(c.digest)[0] for c in chosen}
-        bodies = {c: cut(self.graph, c) for c in chosen}
+        bodies = dict(zip(chosen, self.ways.cut_all(chosen), strict=True))
         ordered = sorted({k.name: k for k in kernels.values()}.values(), key=lambda k: k.name)
         domain = DOMAIN_PREFIX + hashlib.sha256("\n".join(k.name for k in ordered).encode()).hexdigest()[:8]
-        library = self.staged / self._library.name
-        comments = {kernels[d].name: f"Computes {names}." for d, names in self._computed(chosen).items()}
-        self.laboratory.build(domain, [self.laboratory.entry(k) for k in ordered], comments, None, library)
+        library = None if not ordered else self.staged / self._library.name
+        if library is not None:
+            comments = {kernels[d].name: f"Computes {names}." for d, names in self._computed(chosen).items()}
+            self.laboratory.build(domain, [self.laboratory.entry(k) for k in ordered], comments, None, library)
         unrolled = self.prepared.unrolled
         source = unrolled.model.path.parent
-        proto = build_model(unrolled.flat, self.graph, plan, bodies, kernels, domain)
+        proto = build_model(self.ways.model, self.ways.graph, plan, bodies, kernels, domain)
         model = self.staged / self.settings.output.name
-        whole = enclose(proto, unrolled, domain)
+        whole = enclose(proto, unrolled, domain, self.ways.model)
         save_model(whole, source, model)
         compared = flat = model
         if self.prepared.random:
@@ -122,18 +127,20 @@ class Delivery:
             flat = self._aside("flat", with_given(proto, self.prepared.random))
         return Built(plan, bodies, kernels, domain, model, compared, flat, library)
 
-    def build_simplified(self) -> Built:
-        """Write the simplified model without any kernel into the staging folder."""
-        flat = self.prepared.unrolled.flat
-        vendor = tuple(Priced(candidate, 0.0) for candidate in single_operators(flat, self.graph))
-        plan = Plan(vendor, 0.0, 0.0, "optimal")
-        base = self.prepared.unrolled.model
-        model = self.staged / self.settings.output.name
-        save_model(base.proto, base.path.parent, model)
-        compared = model
-        if self.prepared.random:
-            compared = self._aside("compared", with_given(base.proto, self.prepared.random))
-        return Built(plan, {}, {}, "", model, compared, compared, None)
+    def rewritten(self) -> Plan | None:
+        """Return the plan that runs the rewritten model as it is, None where there is none."""
+        for at, way in enumerate(self.ways.members):
+            if way.name == REWRITTEN:
+                singles = (self.ways.common(at, c) for c in single_operators(way.model, way.graph))
+                return Plan(tuple(Priced(c, 0.0) for c in singles), 0.0, 0.0, "optimal")
+        return None
+
+    def is_written(self, plan: Plan) -> bool:
+        """Whether a plan only runs operators that the model was loaded with."""
+        written = len(self.prepared.unrolled.flat.operators) if self.ways.members[0].name == WRITTEN else 0
+        return all(o < written for p in plan.kernels for o in p.candidate.operators) and all(
+            p.candidate.kind is not CandidateKind.GENERATED for p in plan.kernels
+        )
 
     def _aside(self, folder: str, proto: object) -> Path:
         """Write a model that is compared and not delivered."""
@@ -153,7 +160,7 @@ class Delivery:
             ("without the library", self.prepared.compared, built.compared, None),
         ]
         if built.library is None:
-            ways = [("simplified", self.prepared.compared, built.compared, None)]
+            ways = [("rewritten", self.prepared.compared, built.compared, None)]
         if built.flat != built.compared:
             ways.append((_BODIES, self.prepared.flat_compared, built.flat, built.library))
         return tuple(
@@ -207,17 +214,21 @@ class Delivery:
         """Keep a plan only if it is faster end to end than what ONNX Runtime makes of the input by default."""
         comparison = self._compared(built)
         ratio = comparison.ratios[0]
+        predicted_us = None if built.library is None else built.plan.cost_us
         if ratio.low > 1.0:
             reason = f"{ratio.value:.2f} times as fast as the input model, in {ratio.pairs} alternating blocks."
-            return Outcome(built, reason, comparison=comparison)
+            return Outcome(built, reason, comparison=comparison, predicted_us=predicted_us)
         reason = (
             f"The best plan is {ratio.value:.2f} times as fast as the input (95 % interval {ratio.low:.2f} to "
             f"{ratio.high:.2f}), which is no proof of a gain; the input is written unchanged."
         )
-        return Outcome(None, reason, comparison=comparison)
+        return Outcome(None, reason, comparison=comparison, predicted_us=predicted_us)
 
     def _compared(self, built: Built) -> Comparison:
         """Time both models in alternating blocks, as ONNX Runtime runs them by default.
+
+        A gain has to show twice, because processes differ and a busy machine favours one of two equal models now and
+        then; the worse result counts.
 
         The figures stay in the store, so that the same two models on the same machine get the same answer again.
         """
@@ -234,10 +245,17 @@ class Delivery:
             Subject("input", whole.path, None, optimize=True),
             Subject("output", built.model, built.library, optimize=True),
         )
+        comparison = self._timed(subjects)
+        if comparison.ratios[0].low > 1.0:
+            comparison = min(comparison, self._timed(subjects), key=lambda found: found.ratios[0].low)
+        return store.keep(key, encode_comparison(comparison), decode_comparison)
+
+    def _timed(self, subjects: Sequence[Subject]) -> Comparison:
+        """Time the input and a plan, each in a fresh process; longer where the first blocks leave it open."""
         for seconds in _COMPARE_SECONDS:
             comparison = compare_speed(
                 subjects,
-                whole.feeds[0],
+                self.prepared.whole.feeds[0],
                 threads=self.settings.threads,
                 seconds=seconds,
                 progress=self.progress,
@@ -245,7 +263,7 @@ class Delivery:
             ratio = comparison.ratios[0]
             if not ratio.low <= 1.0 < ratio.high:
                 break
-        return store.keep(key, encode_comparison(comparison), decode_comparison)
+        return comparison
 
     def write(self, outcome: Outcome) -> tuple[Path, ...]:
         """Move the files to where they belong, all or none; return their paths, the model first."""
@@ -273,6 +291,11 @@ class Delivery:
             self._library.unlink(missing_ok=True)
         return tuple(sorted(files, key=lambda path: (path != output, path.name)))
 
+    @property
+    def source_digest(self) -> str:
+        """SHA-256 of the input file."""
+        return hashlib.sha256(self.settings.source.read_bytes()).hexdigest()
+
     def _is_ours(self, document: Path) -> bool:
         """Whether an earlier run wrote this plan."""
         return document.is_file() and PLAN_SCHEMA in document.read_text(encoding="utf-8", errors="replace")
@@ -288,16 +311,20 @@ class Delivery:
     def _computed(self, chosen: Sequence[Candidate]) -> dict[str, str]:
         """For each digest, the names of the ONNX nodes that its kernel computes, all places together."""
         names: dict[str, dict[str, None]] = {}
-        nodes = self.prepared.unrolled.flat.operators
+        nodes = self.ways.model.operators
         for candidate in chosen:
-            operators = sorted({self.graph.values[v].operator for v in candidate.body})
+            operators = sorted({self.ways.graph.values[v].operator for v in candidate.body})
             names.setdefault(candidate.digest, {}).update((nodes[o].name, None) for o in operators)
         return {digest: ", ".join(found) for digest, found in names.items()}
 
     def _document(self, outcome: Outcome) -> str:
-        source = hashlib.sha256(self.settings.source.read_bytes()).hexdigest()
+        source = self.source_digest
         built = outcome.built
-        whole, flat = self.prepared.unrolled.model, self.prepared.unrolled.flat
+        whole = self.prepared.unrolled.model
         shapes = {name: whole.types[name].shape for name in whole.inputs}
         plan, kernels, domain = (None, {}, None) if built is None else (built.plan, built.kernels, built.domain)
-        return plan_document(flat, source, outcome.reason, plan, kernels, domain, self.graph, shapes)
+        names = [way.name for way in self.ways.members]
+        ways, portable = self.ways, self.settings.portable
+        return plan_document(
+            ways.model, source, outcome.reason, plan, kernels, domain, ways.graph, shapes, names, portable=portable
+        )

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from korch_cli.candidates import SearchLimits, candidate_of, cut, enumerate_candidates, single_nodes, single_operators
@@ -27,6 +28,7 @@ from korch_cli.load import load, unroll
 from korch_cli.pipeline.laboratory import Bench, Laboratory
 from korch_cli.pipeline.search import Search
 from korch_cli.pipeline.settings import Settings
+from korch_cli.pipeline.ways import Ways, cheapest
 from korch_cli.rewrite import rewrite
 from korch_cli.solve import check_plan, solve
 from korch_cli.toolchain import BuildFailure, Compiler, compile_units, link
@@ -83,7 +85,7 @@ def plan_fusion(source: Path, bindings: Bindings, *, max_primitives: int = 16) -
         plan = solve(graph, [*vendor, *(Priced(c, KERNEL_US) for c in candidates)], time_limit_s=_SOLVER_SECONDS)
         generated = [p.candidate for p in plan.kernels if p.candidate.kind is CandidateKind.GENERATED]
         wanted = {c.digest: representatives[c.digest] for c in generated if c.digest not in kernels}
-        accepted, refused = accepted_kernels(graph, wanted, opset)
+        accepted, refused = accepted_kernels(partial(cut, graph), wanted, opset)
         kernels |= accepted
         rejected += refused
         if not refused:
@@ -159,32 +161,35 @@ def build_fusions(
         save_model(fused_model(fusion, domain), fusion.model.model.path.parent, output)
 
 
-def force_search(
-    settings: Settings, model: Model, graph: PrimitiveGraph, bench: Bench, deadline: float, progress: Progress
-) -> Search:
+def force_search(settings: Settings, ways: Ways, bench: Bench, deadline: float, progress: Progress) -> Search:
     """Return a search in which every accepted kernel has the same time, and every operator a longer one."""
-    candidates = enumerate_candidates(graph, SearchLimits(max_primitives=settings.max_primitives))
+    candidates = ways.enumerated(SearchLimits(max_primitives=settings.max_primitives))
     representatives = {c.digest: c for c in reversed(candidates.candidates)}
     progress.stage(f"Generating kernels for {len(representatives)} candidates")
-    kernels, rejected = accepted_kernels(graph, representatives, bench.opset)
+    kernels, rejected = accepted_kernels(ways.cut, representatives, bench.opset)
     timing = Timing(KERNEL_US, KERNEL_US, KERNEL_US, 0, TimingSource.BOUND)
     results = {
         digest: [(kernels[digest], KernelResult(kernels[digest].name, timing, None, None))] if digest in kernels else []
         for digest in representatives
     }
-    laboratory = Laboratory(graph, representatives, bench, progress, results, rejected)
+    laboratory = Laboratory(ways.cut, representatives, bench, progress, results, rejected)
     bounds = dict.fromkeys(representatives, KERNEL_US)
-    return Search(settings, graph, forced_vendor(model, graph), candidates, bounds, laboratory, deadline)
+    vendor = [
+        Priced(ways.common(at, p.candidate), p.cost_us)
+        for at, way in enumerate(ways.members)
+        for p in forced_vendor(way.model, way.graph)
+    ]
+    return Search(settings, ways.graph, cheapest(vendor), candidates, bounds, laboratory, deadline)
 
 
 def accepted_kernels(
-    graph: PrimitiveGraph, representatives: Mapping[str, Candidate], opset: int
+    cut_out: Callable[[Candidate], KernelBody], representatives: Mapping[str, Candidate], opset: int
 ) -> tuple[dict[str, Kernel], Counter[str]]:
     """Return the first kernel of every digest that can be generated and said with standard operators, and refusals."""
     kernels: dict[str, Kernel] = {}
     rejected: Counter[str] = Counter()
     for digest, candidate in representatives.items():
-        body = cut(graph, candidate)
+        body = cut_out(candidate)
         try:
             unsayable = can_be_function(body, opset)
             if unsayable is not None:

@@ -10,11 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from korch_cli.candidates import cut
 from korch_cli.codegen import generate, headers
 from korch_cli.core.artifact import KernelJob, KernelResult, LibraryEntry
 from korch_cli.core.errors import KorchError, Refusal
-from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Candidate, Kernel, KernelBody
 from korch_cli.core.progress import Progress
 from korch_cli.emit import can_be_function, empty_model, ort_headers, probe_model, registration_unit, save_model
@@ -64,7 +62,7 @@ class Laboratory:
     """Measures candidates and remembers which kernel is the best for each.
 
     Attributes:
-        graph: the whole graph.
+        cut: cuts a candidate out of the whole graph.
         representatives: for each digest one candidate that has it.
         bench: what measurements depend on.
         progress: told of every kernel.
@@ -74,7 +72,7 @@ class Laboratory:
         remembered: kernels whose figures came from the store.
     """
 
-    graph: PrimitiveGraph
+    cut: Callable[[Candidate], KernelBody]
     representatives: Mapping[str, Candidate]
     bench: Bench
     progress: Progress
@@ -88,7 +86,7 @@ class Laboratory:
         todo: list[tuple[KernelBody, Kernel]] = []
         for digest in digests:
             self.results[digest] = []
-            body = cut(self.graph, self.representatives[digest])
+            body = self.cut(self.representatives[digest])
             for kernel in self._generated(body):
                 known = self.bench.store.kernel(self._key(kernel))
                 if known is None:
@@ -102,6 +100,11 @@ class Laboratory:
         self._count_failures(digests)
         return {digest: self.cost(digest) for digest in digests}
 
+    def stored(self, digest: str) -> tuple[int, int]:
+        """Return how many kernels a candidate has, and of how many of them the store has figures."""
+        kernels = self._generated(self.cut(self.representatives[digest]))
+        return len(kernels), sum(self.bench.store.kernel(self._key(kernel)) is not None for kernel in kernels)
+
     def cost(self, digest: str) -> float:
         """Return the time of the best sound kernel of a measured digest in microseconds, infinite without one."""
         return min((r.timing.low_us for _, r in self.results[digest] if r.timing is not None), default=math.inf)
@@ -113,7 +116,7 @@ class Laboratory:
 
     def entry(self, kernel: Kernel) -> LibraryEntry:
         """Return what a library has to know of a kernel."""
-        return LibraryEntry.of(cut(self.graph, self.representatives[kernel.digest]), kernel)
+        return LibraryEntry.of(self.cut(self.representatives[kernel.digest]), kernel)
 
     def _generated(self, body: KernelBody) -> tuple[Kernel, ...]:
         try:

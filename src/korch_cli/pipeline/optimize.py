@@ -10,27 +10,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from korch_cli.core.check import check
-from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import CandidateKind
 from korch_cli.core.model import Model
 from korch_cli.core.plan import Plan
 from korch_cli.core.progress import Progress
 from korch_cli.core.record import OptimizeRecord, Verdict
 from korch_cli.emit import read_plan, require_apart, staging
-from korch_cli.fission import fission
 from korch_cli.measure import ProfileStore, calibrate, machine_identity
+from korch_cli.pipeline.choice import BEST, Contestant, choose
 from korch_cli.pipeline.delivery import Built, Delivery, Outcome
+from korch_cli.pipeline.explanation import keep_program, program_of
 from korch_cli.pipeline.forced import force_search
 from korch_cli.pipeline.laboratory import Bench, probe_builder
-from korch_cli.pipeline.prepare import Runnable, prepare
-from korch_cli.pipeline.prices import priced_vendor
+from korch_cli.pipeline.prepare import Prepared, prepare
+from korch_cli.pipeline.prices import priced_ways
 from korch_cli.pipeline.rebuild import bindings_of_plan, planned_search
 from korch_cli.pipeline.search import Search, prepare_search
 from korch_cli.pipeline.settings import Settings
 from korch_cli.pipeline.storage import opened_store
 from korch_cli.pipeline.summary import describe_environment, summarize, why_nothing_is_faster
-from korch_cli.rewrite import rewrite
+from korch_cli.pipeline.ways import Ways, find_ways, same_work
 from korch_cli.solve import SearchResult
 from korch_cli.toolchain import find_compiler
 from korch_cli.verify import require_onnxruntime
@@ -49,11 +48,12 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
     """
     require_onnxruntime()
     require_apart(settings.source, settings.files)
-    clock = _Clock()
+    clock = Clock()
     document = None if settings.plan is None else read_plan(settings.plan)
     if document is not None and settings.plan is not None:
         digest = hashlib.sha256(settings.source.read_bytes()).hexdigest()
-        settings = replace(settings, bindings=bindings_of_plan(document, settings.bindings, digest, settings.plan))
+        bindings = bindings_of_plan(document, settings.bindings, digest, settings.plan)
+        settings = replace(settings, bindings=bindings, portable=bool(document.get("portable", False)))
     with (
         staging(settings.output.parent) as staged,
         tempfile.TemporaryDirectory(prefix="korch-") as scratch,
@@ -62,52 +62,51 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
         progress.stage("Loading the model")
         with clock("load"):
             prepared = prepare(settings, Path(scratch))
-        model = prepared.unrolled.flat
         with clock("fission"):
-            graph = rewrite(fission(model))
-            check(graph)
-        bench = _bench(settings, store, Path(scratch), model)
+            ways = find_ways(prepared.unrolled.flat, prepared.rewritten)
+        bench = make_bench(settings, store, Path(scratch), ways.model)
         if document is None:
-            search = _search(settings, model, graph, prepared.flat, bench, clock, progress)
-            delivery = Delivery(settings, prepared, graph, search.laboratory, staged, progress)
+            search = find_candidates(settings, ways, prepared, bench, clock, progress)
+            delivery = Delivery(settings, prepared, ways, search.laboratory, staged, progress)
             outcome, result = _deliver(search, delivery, clock)
-            if outcome.built is None and prepared.simplified:
-                outcome = _without_kernels(delivery, outcome, clock)
+            if outcome.built is None:
+                outcome = _without_kernels(search, delivery, outcome, clock)
+            if not settings.force_fusion:
+                keep_program(store, delivery.source_digest, program_of(ways, search, result.plan, outcome.reason))
         else:
-            search, result = planned_search(settings, model, graph, document, bench, progress)
-            delivery = Delivery(settings, prepared, graph, search.laboratory, staged, progress)
+            search, result = planned_search(settings, ways, document, bench, progress)
+            delivery = Delivery(settings, prepared, ways, search.laboratory, staged, progress)
             outcome = _rebuilt(result.plan, delivery, clock)
         written = delivery.write(outcome)
     environment = describe_environment(search)
-    return summarize(settings, model, search, result, outcome, written, environment, clock.seconds)
+    return summarize(settings, ways, search, result, outcome, written, environment, clock.seconds)
 
 
-def _search(
+def find_candidates(
     settings: Settings,
-    model: Model,
-    graph: PrimitiveGraph,
-    flat: Runnable,
+    ways: Ways,
+    prepared: Prepared,
     bench: Bench,
-    clock: _Clock,
+    clock: Clock,
     progress: Progress,
 ) -> Search:
     """Find out what the machine can do and what ONNX Runtime takes; then enumerate what could be generated instead."""
     deadline = clock.start + settings.budget_s
     if settings.force_fusion:
         with clock("candidates"):
-            return force_search(settings, model, graph, bench, deadline, progress)
+            return force_search(settings, ways, bench, deadline, progress)
     with clock("calibrate"):
         progress.stage("Calibrating the machine")
         limits = calibrate(settings.threads, bench.compiler.identity, bench.store, probe_builder(bench, progress))
     progress.stage("Profiling ONNX Runtime on the model")
     with clock("profile"):
-        vendor = priced_vendor(model, graph, flat.path, flat.feeds[0], bench)
+        vendor = priced_ways(ways, prepared.runnables, bench)
     progress.stage("Enumerating candidate kernels")
     with clock("candidates"):
-        return prepare_search(settings, graph, vendor, limits, bench, deadline, progress)
+        return prepare_search(settings, ways, vendor, limits, bench, deadline, progress)
 
 
-def _deliver(search: Search, delivery: Delivery, clock: _Clock) -> tuple[Outcome, SearchResult]:
+def _deliver(search: Search, delivery: Delivery, clock: Clock) -> tuple[Outcome, SearchResult]:
     """Find a plan, build it and check it; leave out what fails and search again."""
     guilty: list[tuple[str, str]] = []
     outcome = Outcome(None, "")
@@ -124,8 +123,10 @@ def _deliver(search: Search, delivery: Delivery, clock: _Clock) -> tuple[Outcome
         with clock("verify"):
             verdicts = delivery.verify(built)
         if all(verdict.passed for verdict in verdicts):
-            outcome = _judged(delivery, built, clock)
-            return replace(outcome, verdicts=verdicts, guilty=tuple(guilty)), result
+            best = Contestant(BEST, built, verdicts)
+            best, contest = (best, ()) if forced else choose(search, best, delivery, clock)
+            outcome = _judged(delivery, best.built, clock)
+            return replace(outcome, verdicts=best.verdicts, guilty=tuple(guilty), contest=contest), result
         with clock("verify"):
             blamed = delivery.blame(built)
             own = None if blamed else delivery.excused(verdicts)
@@ -141,26 +142,32 @@ def _deliver(search: Search, delivery: Delivery, clock: _Clock) -> tuple[Outcome
     return replace(outcome, guilty=tuple(guilty)), result
 
 
-def _without_kernels(delivery: Delivery, outcome: Outcome, clock: _Clock) -> Outcome:
-    """Deliver the simplified model alone, if that is faster than the input; else what there was."""
-    with clock("verify"):
-        built = delivery.build_simplified()
-        verdicts = delivery.verify(built)
-        own = None if all(verdict.passed for verdict in verdicts) else delivery.excused(verdicts)
-    if own is None and not all(verdict.passed for verdict in verdicts):
-        return outcome
-    alone = _judged(delivery, built, clock)
-    verdicts = verdicts if own is None else (*verdicts, own)
-    return outcome if alone.built is None else replace(alone, verdicts=verdicts, guilty=outcome.guilty)
+def _without_kernels(search: Search, delivery: Delivery, outcome: Outcome, clock: Clock) -> Outcome:
+    """Deliver the best plan without kernels, or the rewritten model, if that is faster than the input."""
+    tried: list[Plan] = []
+    for plan in (search.without_kernels(), delivery.rewritten()):
+        if plan is None or delivery.is_written(plan) or any(same_work(plan, other) for other in tried):
+            continue
+        tried.append(plan)
+        alone = _checked(plan, delivery, clock)
+        if alone.built is not None:
+            alone = replace(_judged(delivery, alone.built, clock), verdicts=alone.verdicts)
+        if alone.built is not None:
+            return replace(alone, guilty=outcome.guilty, contest=outcome.contest)
+    return outcome
 
 
-def _rebuilt(plan: Plan, delivery: Delivery, clock: _Clock) -> Outcome:
+def _rebuilt(plan: Plan, delivery: Delivery, clock: Clock) -> Outcome:
     """Build a given plan and check it; nothing is timed."""
     if not plan.kernels:
         return Outcome(None, "The plan leaves the model as it is.")
-    generated = any(p.candidate.kind is CandidateKind.GENERATED for p in plan.kernels)
+    return _checked(plan, delivery, clock)
+
+
+def _checked(plan: Plan, delivery: Delivery, clock: Clock) -> Outcome:
+    """Build a plan and compare its outputs."""
     with clock("build"):
-        built = delivery.build(plan) if generated else delivery.build_simplified()
+        built = delivery.build(plan)
     with clock("verify"):
         verdicts = delivery.verify(built)
         own = None if all(verdict.passed for verdict in verdicts) else delivery.excused(verdicts)
@@ -169,7 +176,7 @@ def _rebuilt(plan: Plan, delivery: Delivery, clock: _Clock) -> Outcome:
     return Outcome(built, _REBUILT, verdicts if own is None else (*verdicts, own))
 
 
-def _judged(delivery: Delivery, built: Built, clock: _Clock) -> Outcome:
+def _judged(delivery: Delivery, built: Built, clock: Clock) -> Outcome:
     if delivery.settings.force_fusion:
         return Outcome(built, _FORCED.format(len(built.bodies)))
     with clock("compare"):
@@ -192,7 +199,8 @@ _DIFFERENT = "The optimised outputs differ from the input's by more than the tol
 _UNCOMPARABLE = "The outputs could not be compared, so the input is written unchanged. {}"
 
 
-def _bench(settings: Settings, store: ProfileStore, scratch: Path, model: Model) -> Bench:
+def make_bench(settings: Settings, store: ProfileStore, scratch: Path, model: Model) -> Bench:
+    """Return what measurements for a model depend on. Raises MissingError without a compiler."""
     return Bench(
         compiler=find_compiler(settings.compiler),
         store=store,
@@ -206,7 +214,7 @@ def _bench(settings: Settings, store: ProfileStore, scratch: Path, model: Model)
 
 
 @dataclass(slots=True)
-class _Clock:
+class Clock:
     """Wall time by stage."""
 
     start: float = field(default_factory=time.monotonic)
@@ -214,6 +222,7 @@ class _Clock:
 
     @contextmanager
     def __call__(self, stage: str) -> Iterator[None]:
+        """Count the time of this block to a stage."""
         start = time.monotonic()
         try:
             yield

@@ -14,6 +14,7 @@ from korch_cli.core.types import Array, TensorType
 from korch_cli.emit import save_model, with_given
 from korch_cli.load import load, reload, unroll
 from korch_cli.pipeline.settings import Settings
+from korch_cli.pipeline.ways import REWRITTEN, WRITTEN
 from korch_cli.verify import Subject, draw_inputs, first_failure
 
 _INPUT_SETS = 3
@@ -40,21 +41,29 @@ class Prepared:
     """What is optimised.
 
     Attributes:
-        unrolled: the simplified model with the bodies of its control flow.
-        simplified: whether it differs from the loaded one.
+        unrolled: the loaded model with the bodies of its control flow.
         whole: the loaded model, as its users run it.
-        flat: the simplified model with the bodies beside it, in which every node runs once.
+        flat: the model with the bodies beside it, in which every node runs once.
+        rewritten: another way to write `unrolled.flat`; None where there is none.
+        rewritten_flat: `rewritten` as a file; None without it.
         random: what random operators of the main graph draw.
         compared: `whole` as outputs are compared: `random` is given. `flat_compared` is the same of `flat`.
     """
 
     unrolled: UnrolledModel
-    simplified: bool
     whole: Runnable
     flat: Runnable
+    rewritten: Model | None
+    rewritten_flat: Runnable | None
     random: Mapping[str, TensorType]
     compared: Runnable
     flat_compared: Runnable
+
+    @property
+    def runnables(self) -> Mapping[str, Runnable]:
+        """The ways to write the flat model as files, by name."""
+        found = {WRITTEN: self.flat}
+        return found if self.rewritten_flat is None else found | {REWRITTEN: self.rewritten_flat}
 
 
 def prepare(settings: Settings, folder: Path) -> Prepared:
@@ -72,31 +81,45 @@ def prepare(settings: Settings, folder: Path) -> Prepared:
     _check_runs(whole, settings)
     random = dict(_random(model))
     compared = _compared(model, whole, random, settings, folder / "compared.onnx")
-    base = _simplified(model)
+    unrolled, flat = _unrolled(model, whole, settings, folder)
+    flat_compared = compared
+    if flat is not whole:
+        flat_compared = _compared(unrolled.flat, flat, random, settings, folder / "flat-compared.onnx")
+    rewritten, rewritten_flat = _rewritten(unrolled.flat, flat, settings, folder / "rewritten.onnx")
+    return Prepared(unrolled, whole, flat, rewritten, rewritten_flat, random, compared, flat_compared)
+
+
+def _unrolled(model: Model, whole: Runnable, settings: Settings, folder: Path) -> tuple[UnrolledModel, Runnable]:
+    """Return the model with the bodies that run beside it, and that as a file."""
     without: set[str] = set()
     for _ in range(_ATTEMPTS):
-        unrolled = unroll(base, without)
+        unrolled = unroll(model, without)
         if not unrolled.bodies:
             break
         flat = _runnable(unrolled.flat, settings, folder / "flat.onnx")
         subject = Subject("the model with its subgraphs beside it", flat.path, None, optimize=False)
         failure = first_failure(subject, flat.feeds[0], settings.threads)
         if failure is None:
-            flat_compared = _compared(unrolled.flat, flat, random, settings, folder / "flat-compared.onnx")
-            return Prepared(unrolled, base is not model, whole, flat, random, compared, flat_compared)
+            return unrolled, flat
         named = [body.prefix for body in unrolled.bodies if body.prefix in failure.sentence]
         if not named:
             break
         # The outer bodies' prefixes are parts of the inner ones'.
         without.add(max(named, key=len))
-    flat = whole if base is model else _runnable(base, settings, folder / "simplified.onnx")
-    flat_compared = _compared(base, flat, random, settings, folder / "flat-compared.onnx")
-    return Prepared(UnrolledModel(base, base, ()), base is not model, whole, flat, random, compared, flat_compared)
+    return UnrolledModel(model, model, ()), whole
 
 
-def _simplified(model: Model) -> Model:
-    found = simplify(model)
-    return model if found is None else reload(model, found.proto, found.sentence)
+def _rewritten(model: Model, flat: Runnable, settings: Settings, path: Path) -> tuple[Model | None, Runnable | None]:
+    """Return a flat model in another way, and that as a file; None where there is no other that runs."""
+    found = simplify(model, portable=settings.portable)
+    if found is None:
+        return None, None
+    rewritten = reload(model, found.proto, found.sentence)
+    save_model(rewritten.proto, model.path.parent, path)
+    subject = Subject("the rewritten model", path, None, optimize=False)
+    if first_failure(subject, flat.feeds[0], settings.threads) is not None:
+        return None, None
+    return rewritten, Runnable(path, flat.feeds)
 
 
 def _random(model: Model) -> Iterator[tuple[str, TensorType]]:

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from korch_cli.candidates import CandidateSet, candidate_of, cut
+from korch_cli.candidates import CandidateSet
 from korch_cli.codegen import generate
 from korch_cli.core.artifact import KernelResult
 from korch_cli.core.errors import Refusal, UsageError
-from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Candidate, CandidateKind, Kernel, Timing, TimingSource
-from korch_cli.core.model import Bindings, Model
+from korch_cli.core.model import Bindings
 from korch_cli.core.plan import Plan, Priced
 from korch_cli.core.progress import Progress
 from korch_cli.pipeline.laboratory import Bench, Laboratory
 from korch_cli.pipeline.search import Search
 from korch_cli.pipeline.settings import Settings
+from korch_cli.pipeline.ways import Ways
 from korch_cli.solve import SearchResult
 
 _AGAIN = "search again, without --from-plan"
@@ -43,8 +43,7 @@ def bindings_of_plan(document: Mapping[str, Any], given: Bindings, digest: str, 
 
 def planned_search(
     settings: Settings,
-    model: Model,
-    graph: PrimitiveGraph,
+    ways: Ways,
     document: Mapping[str, Any],
     bench: Bench,
     progress: Progress,
@@ -55,43 +54,50 @@ def planned_search(
         UsageError: the plan does not fit the model as this version of korch sees it, or not the kernels it generates.
     """
     times = {entry["name"]: float(entry["time_us"]) for entry in document.get("kernels", ())}
-    reading = _Reading(model, graph)
+    reading = _Reading(ways)
     kernels = tuple(reading.step(entry, times) for entry in document.get("sequence", ()))
     cost_us, bound_us = float(document.get("cost_us", 0.0)), float(document.get("bound_us", 0.0))
     plan = Plan(kernels, cost_us, bound_us, str(document.get("status", "optimal")))
     representatives = {p.candidate.digest: p.candidate for p in kernels if p.candidate.kind is CandidateKind.GENERATED}
     results = {d: [(k, _known(k, times[k.name]))] for d, k in reading.chosen.items()}
-    laboratory = Laboratory(graph, representatives, bench, progress, results)
+    laboratory = Laboratory(ways.cut, representatives, bench, progress, results)
     candidates = CandidateSet(tuple(representatives.values()), {})
     bounds = {digest: times[kernel.name] for digest, kernel in reading.chosen.items()}
-    search = Search(settings, graph, (), candidates, bounds, laboratory, 0.0)
+    search = Search(settings, ways.graph, (), candidates, bounds, laboratory, 0.0)
     return search, SearchResult(plan, plan.cost_us, 0, 0.0)
 
 
 class _Reading:
     """Turns the steps of a plan document into candidates of a graph."""
 
-    def __init__(self, model: Model, graph: PrimitiveGraph) -> None:
+    def __init__(self, ways: Ways) -> None:
         self.chosen: dict[str, Kernel] = {}
-        self._graph = graph
-        self._values = {value.name: value.id for value in graph.values}
-        self._operators = {operator.name: operator.index for operator in model.operators}
+        self._ways = ways
+        self._values = {value.name: value.id for value in ways.graph.values}
+        self._operators = {operator.name: operator.index for operator in ways.model.operators}
+        self._names = {way.name: at for at, way in enumerate(ways.members)}
 
     def step(self, entry: Mapping[str, Any], times: Mapping[str, float]) -> Priced:
         """Return one kernel of the plan."""
         if "nodes" in entry:
             operators = tuple(self._found(self._operators, name, "node") for name in entry["nodes"])
-            body = tuple(sorted(v for o in operators for v in self._graph.by_operator.get(o, ())))
+            body = tuple(sorted(v for o in operators for v in self._ways.graph.by_operator.get(o, ())))
             return Priced(Candidate(CandidateKind.VENDOR, body, (), (), f"vendor:{operators}", operators), 0.0)
-        body = tuple(sorted(self._found(self._values, name, "value") for name in entry["values"]))
-        candidate = candidate_of(self._graph, body)
+        if "primitive" in entry:
+            value = self._found(self._values, entry["primitive"], "value")
+            return Priced(Candidate(CandidateKind.VENDOR, (value,), (), (), f"node:{value}"), 0.0)
+        at = self._found(self._names, entry["way"], "way of writing the model")
+        values = [self._found(self._values, name, "value") for name in entry["values"]]
+        if not all(v in self._ways.members[at].own for v in values):
+            raise UsageError("the plan's kernel is in no way to write the model", where=entry["kernel"], hint=_AGAIN)
+        candidate = self._ways.candidate_of(at, values)
         if candidate.digest not in self.chosen:
             self.chosen[candidate.digest] = self._kernel(candidate, entry["kernel"])
         return Priced(candidate, times[entry["kernel"]])
 
     def _kernel(self, candidate: Candidate, name: str) -> Kernel:
         try:
-            made = {kernel.name: kernel for kernel in generate(cut(self._graph, candidate))}
+            made = {kernel.name: kernel for kernel in generate(self._ways.cut(candidate))}
         except Refusal as refusal:
             raise UsageError(f"the plan's kernel cannot be generated: {refusal.sentence}", where=name) from refusal
         if name not in made:

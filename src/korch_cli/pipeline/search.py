@@ -9,15 +9,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from korch_cli.candidates import CandidateSet, SearchLimits, cut_all, enumerate_candidates, lower_bound_us
+from korch_cli.candidates import CandidateSet, SearchLimits, lower_bound_us
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Candidate
 from korch_cli.core.machine import MachineLimits
-from korch_cli.core.plan import Priced
+from korch_cli.core.plan import Plan, Priced
 from korch_cli.core.progress import Progress
 from korch_cli.pipeline.laboratory import Bench, Laboratory
 from korch_cli.pipeline.settings import Settings
-from korch_cli.solve import SearchResult, check_plan, orchestrate
+from korch_cli.pipeline.ways import Ways
+from korch_cli.solve import SearchResult, check_plan, orchestrate, solve
 
 _PROTOCOL = 3
 """Part of the key: what an earlier version kept in another form is not read."""
@@ -82,11 +83,36 @@ class Search:
             store.replace(key, {"digests": list(self.laboratory.results), **limits})
         return result
 
+    def without_kernels(self) -> Plan:
+        """Return the best plan of ONNX Runtime's own kernels."""
+        return solve(self.graph, self.vendor, time_limit_s=self.settings.solver_time_s)
+
+    def alone(self, ways: Ways) -> dict[str, float]:
+        """Return what the best plan in each of several ways to write the model costs, in microseconds by name."""
+        if len(ways.members) == 1:
+            return {}
+        priced, found = self.prices(), {}
+        for at, way in enumerate(ways.members):
+            own = [p for p in priced if ways.holds(at, p.candidate)]
+            found[way.name] = solve(self.graph, own, time_limit_s=self.settings.solver_time_s).cost_us
+        return found
+
+    def prices(self) -> list[Priced]:
+        """Return all that has a measured price: ONNX Runtime's own kernels, and the generated ones that can be used."""
+        known = {d: self.laboratory.cost(d) for d in self.laboratory.results if d not in self.excluded}
+        generated = (Priced(c, known[c.digest]) for c in self.candidates.candidates if c.digest in known)
+        return [*self.vendor, *(p for p in generated if math.isfinite(p.cost_us))]
+
     def recall(self) -> dict[str, float]:
         """Return the times of the kernels that an earlier search for the same measured, in microseconds by digest."""
         earlier = self.laboratory.bench.store.read(self._key(), _decoded)
         digests = [] if earlier is None else [d for d in earlier.digests if d in self.bounds]
         return self.laboratory.measure(digests)
+
+    def was_searched(self) -> bool:
+        """Whether an earlier search for the same came to its end with limits like these."""
+        earlier = self.laboratory.bench.store.read(self._key(), _decoded)
+        return earlier is not None and earlier.budget_s >= self.settings.budget_s and earlier.gap <= self.settings.gap
 
     def _key(self) -> str:
         digests = hashlib.sha256("\n".join(c.digest for c in self.candidates.candidates).encode()).hexdigest()
@@ -115,7 +141,7 @@ def _decoded(document: dict[str, Any]) -> _Earlier:
 
 def prepare_search(
     settings: Settings,
-    graph: PrimitiveGraph,
+    ways: Ways,
     vendor: tuple[Priced, ...],
     limits: MachineLimits,
     bench: Bench,
@@ -123,11 +149,10 @@ def prepare_search(
     progress: Progress,
 ) -> Search:
     """Enumerate the candidates and bound each distinct one from below."""
-    candidates = enumerate_candidates(graph, SearchLimits(max_primitives=settings.max_primitives))
+    candidates = ways.enumerated(SearchLimits(max_primitives=settings.max_primitives))
     representatives: dict[str, Candidate] = {}
     for candidate in candidates.candidates:
         representatives.setdefault(candidate.digest, candidate)
-    bodies = cut_all(graph, representatives.values())
-    bounds = {body.digest: lower_bound_us(body, limits) for body in bodies}
-    laboratory = Laboratory(graph, representatives, bench, progress)
-    return Search(settings, graph, vendor, candidates, bounds, laboratory, deadline)
+    bounds = {body.digest: lower_bound_us(body, limits) for body in ways.cut_all(list(representatives.values()))}
+    laboratory = Laboratory(ways.cut, representatives, bench, progress)
+    return Search(settings, ways.graph, vendor, candidates, bounds, laboratory, deadline)

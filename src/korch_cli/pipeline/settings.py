@@ -36,6 +36,7 @@ class Settings:
         max_primitives: primitives in one kernel.
         compiler: the C++ compiler to use, None for the first that works.
         plan: a plan file to build again, without search and timing.
+        portable: keep to operators of ONNX's own domain where nodes are replaced by others that ONNX Runtime has.
         force_fusion: put everything that can be generated into kernels and time nothing.
     """
 
@@ -54,6 +55,7 @@ class Settings:
     max_primitives: int = 16
     compiler: str | None = None
     plan: Path | None = None
+    portable: bool = False
     force_fusion: bool = False
 
     @property

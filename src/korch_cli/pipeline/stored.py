@@ -1,11 +1,11 @@
-"""Profiles and comparisons as JSON documents, the way the store keeps them."""
+"""Profiles, comparisons and contests as JSON documents, the way the store keeps them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from korch_cli.core.machine import VendorNode, VendorProfile
-from korch_cli.core.record import Comparison, Ratio, Samples
+from korch_cli.core.record import Comparison, Contest, Ratio, Samples
 
 
 def encode_profile(profile: VendorProfile) -> dict[str, Any]:
@@ -37,4 +37,20 @@ def decode_comparison(document: dict[str, Any]) -> Comparison:
         tuple(Ratio(*ratio) for ratio in document["ratios"]),
         document["threads"],
         tuple(document["warnings"]),
+    )
+
+
+def encode_contest(contest: Contest) -> dict[str, Any]:
+    """Return a contest as a document."""
+    return {
+        "samples": [[s.name, list(s.times_us)] for s in contest.samples],
+        "ratios": [[[r.value, r.low, r.high, r.pairs] for r in row] for row in contest.ratios],
+    }
+
+
+def decode_contest(document: dict[str, Any]) -> Contest:
+    """Return the contest that `encode_contest` made a document of."""
+    return Contest(
+        tuple(Samples(name, tuple(times)) for name, times in document["samples"]),
+        tuple(tuple(Ratio(*ratio) for ratio in row) for row in document["ratios"]),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+import statistics
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,10 +13,11 @@ from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import CandidateKind
 from korch_cli.core.model import Model
 from korch_cli.core.primitive import Linear, Opaque
-from korch_cli.core.record import KernelRecord, OptimizeRecord, SearchRecord
+from korch_cli.core.record import KernelRecord, OptimizeRecord, Prediction, SearchRecord
 from korch_cli.pipeline.delivery import Outcome
 from korch_cli.pipeline.search import Search
 from korch_cli.pipeline.settings import Settings
+from korch_cli.pipeline.ways import Way, Ways
 from korch_cli.solve import SearchResult
 from korch_cli.version import __version__
 
@@ -25,7 +27,7 @@ _CLOSED = 0.05
 
 def summarize(
     settings: Settings,
-    model: Model,
+    ways: Ways,
     search: Search,
     result: SearchResult,
     outcome: Outcome,
@@ -39,15 +41,17 @@ def summarize(
         written=tuple(map(str, written)),
         changed=outcome.built is not None,
         reason=outcome.reason,
-        search=_search_record(model, search, result),
-        kernels=_kernel_records(model, search, outcome),
+        search=_search_record(ways, search, result),
+        kernels=_kernel_records(ways.model, search, outcome),
         verdicts=outcome.verdicts,
         comparison=outcome.comparison,
-        opaque=_opaque(model, search),
+        opaque=opaque_operators(ways.members[0]),
         guilty=outcome.guilty,
-        notes=(*model.notes, *search.laboratory.bench.store.notes),
+        notes=(*ways.model.notes, *search.laboratory.bench.store.notes),
         environment=dict(environment),
         seconds=dict(seconds),
+        contest=outcome.contest,
+        prediction=_prediction(outcome),
     )
 
 
@@ -81,11 +85,19 @@ def why_nothing_is_faster(graph: PrimitiveGraph, result: SearchResult) -> str:
     )
 
 
-def _search_record(model: Model, search: Search, result: SearchResult) -> SearchRecord:
+def _prediction(outcome: Outcome) -> Prediction | None:
+    if outcome.comparison is None or outcome.predicted_us is None:
+        return None
+    measured_us = statistics.median(outcome.comparison.samples[1].times_us)
+    return Prediction(outcome.predicted_us, measured_us, outcome.predicted_us / measured_us)
+
+
+def _search_record(ways: Ways, search: Search, result: SearchResult) -> SearchRecord:
     plan = result.plan
+    timed = not search.settings.force_fusion and search.settings.plan is None
     return SearchRecord(
-        operators=len(model.operators),
-        primitives=sum(1 for _ in search.graph.primitives()),
+        operators=len(ways.members[0].model.operators),
+        primitives=sum(1 for _ in ways.members[0].graph.primitives()),
         candidates=len(search.candidates.candidates) + len(search.vendor),
         distinct=len(search.bounds),
         measured=search.laboratory.measured,
@@ -98,6 +110,8 @@ def _search_record(model: Model, search: Search, result: SearchResult) -> Search
         bound_us=plan.bound_us,
         gap=plan.gap,
         solve_seconds=result.solve_seconds,
+        tried=len(search.laboratory.results),
+        alone_us=search.alone(ways) if timed else {},
     )
 
 
@@ -128,6 +142,7 @@ def _kernel_records(model: Model, search: Search, outcome: Outcome) -> tuple[Ker
     return tuple(sorted(records, key=lambda r: (-r.time_us * r.uses, r.name)))
 
 
-def _opaque(model: Model, search: Search) -> tuple[tuple[str, int, str], ...]:
-    left = Counter((model.operators[o].op_type, sentence) for o, sentence in search.graph.refusals.items())
+def opaque_operators(way: Way) -> tuple[tuple[str, int, str], ...]:
+    """Return type, count and reason of the operators that were left alone."""
+    left = Counter((way.model.operators[o].op_type, sentence) for o, sentence in way.graph.refusals.items())
     return tuple((op_type, count, sentence) for (op_type, sentence), count in sorted(left.items()))

@@ -11,6 +11,8 @@ from korch_cli.report.comparison import render_nodes as render_nodes
 from korch_cli.report.comparison import render_profile as render_profile
 from korch_cli.report.comparison import speed_ups as speed_ups
 from korch_cli.report.document import to_json as to_json
+from korch_cli.report.dry_run import render_dry_run as render_dry_run
+from korch_cli.report.explanation import render_explain as render_explain
 from korch_cli.report.inspection import render_inspect as render_inspect
 from korch_cli.report.optimization import render_optimize as render_optimize
 from korch_cli.report.progress import show_progress as show_progress

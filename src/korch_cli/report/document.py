@@ -14,7 +14,9 @@ from korch_cli.core.record import Comparison, Samples
 from korch_cli.report.comparison import percentile, speed_ups
 from korch_cli.version import __version__
 
-_VERSIONS = {"optimize": 1, "profile": 1, "verify": 1, "inspect": 1, "reduce": 1, "cache": 1, "doctor": 1}
+_VERSIONS = dict.fromkeys(
+    ("optimize", "dry-run", "profile", "verify", "inspect", "explain", "reduce", "cache", "doctor"), 1
+)
 """Rises when a reader of the previous version would misread a document; new keys alone do not raise it."""
 
 

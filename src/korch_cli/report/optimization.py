@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from korch_cli.core.record import Comparison, KernelRecord, OptimizeRecord, SearchRecord
+from korch_cli.core.record import Comparison, ContestantRecord, KernelRecord, OptimizeRecord, SearchRecord
 from korch_cli.report.comparison import percentile, render_ratio, render_times
 from korch_cli.report.table import align, count, format_seconds, format_us
 from korch_cli.report.verdict import summarize_verdict
 
 _SHOWN_KERNELS = 8
 _SHOWN_NODES = 3
+_DENSE = ("body: beyond the share of its seed", "body: more candidates than the limit")
+"""How the enumeration counts what it left out because there was too much of it."""
 
 
 def render_optimize(record: OptimizeRecord, *, verbose: bool = False) -> str:
     """Return what was found and written; `verbose` lists every kernel and every reason."""
     blocks = [
         [_headline(record), *_search(record)],
+        _contest(record.contest),
         _speed(record),
         [f"  verify: {summarize_verdict(verdict)}" for verdict in record.verdicts],
         _kernels(record.kernels, None if verbose else _SHOWN_KERNELS),
@@ -42,10 +45,31 @@ def _search(record: OptimizeRecord) -> list[str]:
     return [
         f"  {whole} · opaque {opaque}" + (f" ({left})" if left else ""),
         f"  {count(search.candidates, 'candidate')} ({search.distinct:,} distinct) · "
-        f"{count(search.measured, 'kernel')} timed, {search.from_store:,} from the store",
+        f"{count(search.measured, 'kernel')} timed, {search.from_store:,} from the store · "
+        f"{_share(search.tried, search.distinct)} of the distinct candidates tried",
         f"  solver: {search.solver_status} (gap {search.gap:.1%}) in {format_seconds(search.solve_seconds)}, "
         f"{count(search.rounds, 'round')} · plan {format_us(search.plan_us)}, bound {format_us(search.bound_us)}",
+        *_limited(search),
+        *_alone(search),
     ]
+
+
+def _alone(search: SearchRecord) -> list[str]:
+    """Say what plans without alternatives would cost."""
+    if not search.alone_us:
+        return []
+    each = ", ".join(f"{name} {format_us(cost_us)}" for name, cost_us in search.alone_us.items())
+    return [f"  without alternatives: {each}; together {format_us(search.plan_us)}"]
+
+
+def _limited(search: SearchRecord) -> list[str]:
+    """Say where regions were too dense to look at all of them: the bound holds for what was looked at."""
+    left = sum(search.rejected.get(reason, 0) for reason in _DENSE)
+    return [f"  dense regions: {count(left, 'set')} of primitives beyond the limits were not looked at"] if left else []
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.0%}" if whole else "none"
 
 
 def _speed(record: OptimizeRecord) -> list[str]:
@@ -57,19 +81,34 @@ def _speed(record: OptimizeRecord) -> list[str]:
     return [
         render_times(comparison),
         *(render_ratio(f"the {other.name}", f"the {first.name}", ratio) for other, ratio in pairs),
-        _prediction(record.search, comparison),
+        *_prediction(record, comparison),
         *(f"  warning: {warning}" for warning in comparison.warnings),
     ]
 
 
-def _prediction(search: SearchRecord, comparison: Comparison) -> str:
+def _prediction(record: OptimizeRecord, comparison: Comparison) -> list[str]:
     """Return what the sum of the kernels' times promised beside what was measured: whether times add up."""
-    first, second = (percentile(samples.times_us, 50) for samples in comparison.samples[:2])
-    promised = search.vendor_us / search.plan_us if search.plan_us > 0 else 1.0
-    return (
-        f"  predicted: {format_us(search.vendor_us)} → {format_us(search.plan_us)} ({promised:.2f}×); "
-        f"measured: {format_us(first)} → {format_us(second)}"
-    )
+    found = record.prediction
+    if found is None:
+        return []
+    before_us = percentile(comparison.samples[0].times_us, 50)
+    return [
+        f"  predicted: {format_us(record.search.vendor_us)} → {format_us(found.predicted_us)}; "
+        f"measured: {format_us(before_us)} → {format_us(found.measured_us)}; "
+        f"predicted / measured: {found.ratio:.2f}"
+    ]
+
+
+def _contest(contestants: Sequence[ContestantRecord]) -> list[str]:
+    if not contestants:
+        return []
+    rows = [["plan", "custom nodes", "predicted", "measured", "as fast as the input", ""]]
+    for plan in contestants:
+        predicted = "" if plan.predicted_us is None else format_us(plan.predicted_us)
+        ratio = f"{plan.ratio.value:.2f}× ({plan.ratio.low:.2f} to {plan.ratio.high:.2f})"
+        mark = "chosen" if plan.chosen else ""
+        rows.append([plan.name, f"{plan.custom_nodes}", predicted, format_us(plan.measured_us), ratio, mark])
+    return [align(rows)]
 
 
 def _kernels(kernels: Sequence[KernelRecord], limit: int | None) -> list[str]:

@@ -1,3 +1,5 @@
-"""Exact rewriting of the primitive graph; one rule is one function and one row of a table."""
+"""Rewriting of the primitive graph: exact rules, one function and one row each, and ways to compute the same united."""
 
 from korch_cli.rewrite.driver import rewrite as rewrite
+from korch_cli.rewrite.union import Union as Union
+from korch_cli.rewrite.union import unite as unite

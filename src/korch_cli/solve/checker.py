@@ -50,6 +50,8 @@ def _problem(graph: PrimitiveGraph, candidate: Candidate) -> str | None:
         return "has a body that is not ascending"
     if any(graph.values[v].is_source for v in candidate.body):
         return "has a source in its body"
+    if any(port.value in graph.alternatives for port in (*candidate.reads, *candidate.writes)):
+        return "exchanges a value that stands for no class"
     if candidate.kind is CandidateKind.REORDER:
         return _reorder_problem(candidate)
     if candidate.kind is CandidateKind.VENDOR:
@@ -72,7 +74,9 @@ def _node_problem(graph: PrimitiveGraph, candidate: Candidate) -> str | None:
 
 
 def _generated_problem(graph: PrimitiveGraph, candidate: Candidate) -> str | None:
-    computed = set(candidate.body)
+    computed = set(map(graph.first, candidate.body))
+    if len(computed) < len(candidate.body):
+        return "computes one value in two ways"
     read = {port.value for port in candidate.reads}
     if any(port.arrangement != _PLAIN for port in candidate.reads + candidate.writes):
         return "takes or leaves an arrangement that generated code does not know"

@@ -1,8 +1,9 @@
 """Values that every plan has to touch: the rows that make the program's relaxation tight.
 
-Say that a plan *touches* a value when it runs a kernel that computes the value in its body, or when the value is in
-memory at some time. Let K(v) be the candidates that do not read v in any arrangement, and have v in their body or write
-it in some arrangement.
+Values that are alternatives of each other count as one here: to compute any of them is to compute the first. Say that a
+plan *touches* a value when it runs a kernel that computes the value in its body, or when the value is in memory at some
+time. Let K(v) be the candidates that do not read v in any arrangement, and have v in their body or write it in some
+arrangement.
 
 Whatever touches v runs a member of K(v): the kernel of the plan that is the first to touch v cannot have read it. So
 for every value that all plans touch, the sum of u over K(v) is at least 1.
@@ -29,26 +30,28 @@ from korch_cli.solve.execution import goals
 
 def coverage(graph: PrimitiveGraph, candidates: Sequence[Candidate]) -> list[tuple[int, ...]]:
     """Return, for each value that every plan touches, the positions of the candidates of which one must run."""
-    touching = _touching(candidates)
-    needs = _needs(graph, candidates, touching)
+    own = [{*map(graph.first, c.body), *(p.value for p in c.writes)} for c in candidates]
+    touching = _touching(candidates, own)
+    needs = _needs(graph, candidates, own, touching)
     touched = 0
     for port in goals(graph):
         touched |= needs[port.value]
     return list(dict.fromkeys(tuple(touching.get(v, ())) for v in _bits(touched)))
 
 
-def _touching(candidates: Sequence[Candidate]) -> dict[int, list[int]]:
+def _touching(candidates: Sequence[Candidate], own: Sequence[set[int]]) -> dict[int, list[int]]:
     touching: dict[int, list[int]] = {}
     for i, candidate in enumerate(candidates):
-        read = {port.value for port in candidate.reads}
-        for v in {*candidate.body, *(port.value for port in candidate.writes)} - read:
+        for v in own[i].difference(port.value for port in candidate.reads):
             touching.setdefault(v, []).append(i)
     return touching
 
 
-def _needs(graph: PrimitiveGraph, candidates: Sequence[Candidate], touching: dict[int, list[int]]) -> list[int]:
+def _needs(
+    graph: PrimitiveGraph, candidates: Sequence[Candidate], own: Sequence[set[int]], touching: dict[int, list[int]]
+) -> list[int]:
     """For each value what has to be touched for it, itself included, as bits; none for what is given."""
-    own = [sum(1 << v for v in {*c.body, *(p.value for p in c.writes)}) for c in candidates]
+    masks = [sum(1 << v for v in values) for values in own]
     reads = [{p.value for p in c.reads if not graph.values[p.value].is_source} for c in candidates]
     everything = sum(1 << v.id for v in graph.values if not v.is_source)
     needs = [0 if v.is_source else everything for v in graph.values]
@@ -59,7 +62,7 @@ def _needs(graph: PrimitiveGraph, candidates: Sequence[Candidate], touching: dic
         for v in sorted(touching):
             found = needs[v]
             for i in touching[v]:
-                held = own[i]
+                held = masks[i]
                 for w in reads[i]:
                     held |= needs[w]
                 found &= held

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from korch_cli.core.errors import KorchError
 from korch_cli.core.kernel import Port
-from korch_cli.solve.formulation import ALWAYS, Formulation
+from korch_cli.solve.formulation import ALWAYS, Cap, Formulation
 from korch_cli.solve.interrupt import beside
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ def search(formulation: Formulation, kept: Sequence[int], start: Sequence[int], 
             model.add_bool_or(literals)
         elif row.given in columns:
             model.add_bool_or([*literals, columns[row.given].negated()])
+    for cap in formulation.caps:
+        model.add(cp_model.LinearExpr.weighted_sum(*_weighed(cap, runs)) <= cap.most)
     model.minimize(cp_model.LinearExpr.weighted_sum(list(runs.values()), [formulation.costs[i] for i in runs]))
     hinted = formulation.columns_of(start)
     for c, column in columns.items():
@@ -75,6 +77,11 @@ def search(formulation: Formulation, kept: Sequence[int], start: Sequence[int], 
         return Outcome(list(start), [], bound, False)
     chosen = [i for i, run in runs.items() if solver.boolean_value(run)]
     return Outcome(chosen, formulation.loops(chosen), bound, status == cp_model.OPTIMAL)
+
+
+def _weighed(cap: Cap, runs: Mapping[int, cp_model.IntVar]) -> tuple[list[cp_model.IntVar], list[int]]:
+    kept = [(runs[i], weight) for i, weight in cap.weights if i in runs]
+    return [run for run, _ in kept], [weight for _, weight in kept]
 
 
 def _solver(time_limit_s: float) -> cp_model.CpSolver:

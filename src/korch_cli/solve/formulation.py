@@ -6,6 +6,7 @@
     m_p <= sum of u_k over k that write p and do not read it
     sum of u_k over K(v) >= 1                 for every value that all plans touch (coverage.py)
     m_p <= sum of u_k over k that write into L and read nothing of L      for every p in L, added for a loop L (below)
+    sum of w_k u_k <= w                       for every plan that the solution has to differ from (`Cap`)
 
 u_k says that kernel k runs, m_p that port p (a value in an arrangement) is in memory. Kernels with several outputs can
 each wait for the other, which nothing in the first rows forbids. When a solution holds kernels that cannot be ordered,
@@ -37,6 +38,20 @@ class Row:
     given: int = ALWAYS
 
 
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """The weights of those of some candidates that run add up to no more than `most`; all weights are positive."""
+
+    weights: tuple[tuple[int, int], ...]
+    """Positions of candidates, each with its weight."""
+    most: int
+
+    def admits(self, chosen: Iterable[int]) -> bool:
+        """Whether the candidates `chosen` can run together."""
+        weights = dict(self.weights)
+        return sum(weights.get(i, 0) for i in set(chosen)) <= self.most
+
+
 class Formulation:
     """The program as rows over columns, for any solver.
 
@@ -46,10 +61,12 @@ class Formulation:
         costs: of the candidates, in units; all other columns are free.
         columns: how many there are: the candidates, then the ports that matter.
         rows: all rows; `forbid` adds to them.
+        caps: what the solution must not hold together.
     """
 
-    def __init__(self, graph: PrimitiveGraph, priced: Sequence[Priced]) -> None:
+    def __init__(self, graph: PrimitiveGraph, priced: Sequence[Priced], caps: Sequence[Cap] = ()) -> None:
         self.graph = graph
+        self.caps = tuple(caps)
         self.candidates = [p.candidate for p in priced]
         self.costs = [round(p.cost_us * UNITS_PER_US) for p in priced]
         self._writers: dict[Port, list[int]] = {}

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from korch_cli.core.errors import KorchError
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Candidate
 from korch_cli.core.plan import Plan, Priced
@@ -42,6 +43,44 @@ class SearchResult:
     vendor_us: float
     rounds: int
     solve_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a search could find, before anything is measured.
+
+    Attributes:
+        vendor_us: cost of the best plan of the vendor's kernels alone.
+        bound_us: no plan costs less.
+        hopeless: whether this is so near that a search would measure nothing.
+    """
+
+    vendor_us: float
+    bound_us: float
+    hopeless: bool
+
+
+def outlook(
+    graph: PrimitiveGraph,
+    vendor: Sequence[Priced],
+    generated: Sequence[Candidate],
+    bounds: Mapping[str, float],
+    gap: float,
+    *,
+    solver_time_s: float,
+) -> Outlook:
+    """Return what `orchestrate` starts from where no kernel was measured before.
+
+    Raises:
+        KorchError: no set of kernels computes some output.
+    """
+    search = _Search(graph, vendor, generated, bounds, {}, solver_time_s)
+    try:
+        vendor_us = search.plan_of_vendor().cost_us
+    except KorchError:  # The vendor alone cannot compute everything.
+        return Outlook(math.inf, search.plan(0.0, None).bound_us, False)
+    bound_us = search.plan(0.0, None).bound_us
+    return Outlook(vendor_us, min(bound_us, vendor_us), vendor_us - bound_us <= gap * vendor_us)
 
 
 def orchestrate(

@@ -14,23 +14,33 @@ from collections.abc import Sequence
 
 from korch_cli.core.errors import KorchError
 from korch_cli.core.graph import PrimitiveGraph
-from korch_cli.core.kernel import Candidate, Port
+from korch_cli.core.kernel import Candidate, CandidateKind, Port
 from korch_cli.core.plan import Plan, Priced
 from korch_cli.solve.exact import search
 from korch_cli.solve.execution import cover, execute, goals, is_given, useful
-from korch_cli.solve.formulation import UNITS_PER_US, Formulation
+from korch_cli.solve.formulation import UNITS_PER_US, Cap, Formulation
 from korch_cli.solve.greedy import merged
 from korch_cli.solve.relaxation import Relaxation, Relaxed
 
 _SHARES = (0.05, 0.3, 1.0)
 """How far from the bound to the best plan's cost the candidates of each exact search reach."""
+_LEFT_OUT = 0.1
+"""Of the time of a plan's generated kernels: what another plan leaves out of it at least."""
 
 
-def solve(graph: PrimitiveGraph, priced: Sequence[Priced], *, time_limit_s: float, hint: Plan | None = None) -> Plan:
+def solve(
+    graph: PrimitiveGraph,
+    priced: Sequence[Priced],
+    *,
+    time_limit_s: float,
+    hint: Plan | None = None,
+    apart: Sequence[Plan] = (),
+) -> Plan:
     """Return the cheapest plan over `priced`, proven unless the time limit comes first.
 
     The search starts from `hint` where all its kernels are among `priced`, else from the greedy plan, and never returns
-    a worse one. Candidates whose cost is infinite are left out.
+    a worse one. Candidates whose cost is infinite are left out. From each plan of `apart`, the plan leaves out
+    generated kernels that make up at least a tenth of the time of all that are in there.
 
     Raises:
         ValueError: a cost is negative or not a number.
@@ -40,8 +50,10 @@ def solve(graph: PrimitiveGraph, priced: Sequence[Priced], *, time_limit_s: floa
     if any(math.isnan(p.cost_us) or p.cost_us < 0 for p in priced):
         raise ValueError("a candidate's cost is negative or not a number")
     usable = runnable(graph, [p for p in priced if math.isfinite(p.cost_us)])
-    best = _Best(graph, usable, _start(graph, usable, hint))
-    formulation = Formulation(graph, usable)
+    caps = [cap for cap in (_cap(usable, plan) for plan in apart) if cap is not None]
+    start = _start_apart(graph, usable, caps) if caps else _start(graph, usable, hint)
+    formulation = Formulation(graph, usable, caps)
+    best = _Best(formulation, usable, start)
     relaxed = _relax(formulation, best, deadline)
     for share in _SHARES:
         if best.is_proven or time.monotonic() >= deadline:
@@ -53,10 +65,11 @@ def solve(graph: PrimitiveGraph, priced: Sequence[Priced], *, time_limit_s: floa
 class _Best:
     """The best plan so far, and the best bound, in units."""
 
-    def __init__(self, graph: PrimitiveGraph, priced: Sequence[Priced], start: Sequence[int]) -> None:
-        self._graph = graph
+    def __init__(self, formulation: Formulation, priced: Sequence[Priced], start: Sequence[int]) -> None:
+        self._graph = formulation.graph
+        self._caps = formulation.caps
         self._priced = priced
-        self.candidates = [p.candidate for p in priced]
+        self.candidates = formulation.candidates
         self.chosen: list[int] = []
         self.units = math.inf
         self.bound = 0
@@ -72,6 +85,8 @@ class _Best:
         kept = useful(self._graph, self.candidates, chosen)
         units = sum(round(self._priced[i].cost_us * UNITS_PER_US) for i in kept)
         written = {port for i in kept for port in self.candidates[i].writes}
+        if not all(cap.admits(kept) for cap in self._caps):
+            return
         if units < self.units and written.issuperset(goals(self._graph)):
             self.chosen, self.units = kept, units
 
@@ -166,3 +181,20 @@ def _start(graph: PrimitiveGraph, usable: list[Priced], hint: Plan | None) -> li
             if filled.issuperset(goals(graph)):
                 return chosen
     return merged(graph, usable)
+
+
+def _cap(usable: Sequence[Priced], plan: Plan) -> Cap | None:
+    """Demand that some of a plan's generated kernels do not run; None if there are none to leave out."""
+    kernels = {p.candidate for p in plan.kernels if p.candidate.kind is CandidateKind.GENERATED}
+    weights = tuple(
+        (i, max(1, round(p.cost_us * UNITS_PER_US))) for i, p in enumerate(usable) if p.candidate in kernels
+    )
+    total = sum(weight for _, weight in weights)
+    return Cap(weights, min(total - 1, int((1 - _LEFT_OUT) * total))) if weights else None
+
+
+def _start_apart(graph: PrimitiveGraph, usable: list[Priced], caps: Sequence[Cap]) -> list[int]:
+    """Return the greedy plan without any kernel that a cap limits."""
+    limited = {i for cap in caps for i, _ in cap.weights}
+    rest = [i for i in range(len(usable)) if i not in limited]
+    return [rest[i] for i in merged(graph, [usable[i] for i in rest])]

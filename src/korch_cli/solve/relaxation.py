@@ -2,12 +2,14 @@
 
 Whatever the solver says is checked: from any multipliers y >= 0 of the rows A x >= b follows, for columns between 0
 and 1 with costs c and reduced costs d = c - A'y, that no solution costs less than b'y + sum of min(0, d_j). Nor does
-one that runs candidate j cost less than this bound and max(0, d_j) together. So the bound does not depend on the
+one that runs candidate j cost less than this bound and max(0, d_j) together. Caps are rows of the other sense, whose
+multipliers are not positive. So the bound does not depend on the
 solver's tolerances, and candidates that no plan better than a known one can run are left out for good.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,6 +63,11 @@ class Relaxation:
         for column, cost in zip(self._columns, formulation.costs, strict=False):
             objective.SetCoefficient(column, cost)
         self._rows: list[pywraplp.Constraint] = []
+        self._caps = []
+        for cap in formulation.caps:
+            self._caps.append(self._solver.Constraint(-self._solver.infinity(), cap.most, ""))
+            for i, weight in cap.weights:
+                self._caps[-1].SetCoefficient(self._columns[i], weight)
 
     def solve(self, time_limit_s: float) -> Relaxed:
         """Solve the program, from where the last solution ended; a solution that is cut off says nothing."""
@@ -72,7 +79,8 @@ class Relaxation:
         if status not in (pywraplp.Solver.OPTIMAL, pywraplp.Solver.FEASIBLE):
             nothing = [0.0] * len(self._formulation.candidates)
             return Relaxed(nothing, 0.0, nothing)
-        bound, reduced = self._bound([row.dual_value() for row in self._rows])
+        multipliers = ([row.dual_value() for row in rows] for rows in (self._rows, self._caps))
+        bound, reduced = self._bound(*multipliers)
         runs = len(self._formulation.candidates)
         shares = [column.solution_value() for column in self._columns[:runs]]
         return Relaxed(shares, bound, [max(0.0, cost) for cost in reduced[:runs]])
@@ -87,7 +95,7 @@ class Relaxation:
                 constraint.SetCoefficient(self._columns[row.given], -1)
             self._rows.append(constraint)
 
-    def _bound(self, multipliers: list[float]) -> tuple[float, list[float]]:
+    def _bound(self, multipliers: list[float], of_caps: Sequence[float] = ()) -> tuple[float, list[float]]:
         """Return the bound that the multipliers prove, and the reduced costs."""
         reduced = [*map(float, self._formulation.costs)]
         reduced += [0.0] * (self._formulation.columns - len(reduced))
@@ -100,4 +108,9 @@ class Relaxation:
                     bound += multiplier
                 else:
                     reduced[row.given] += multiplier
+        for cap, multiplier in zip(self._formulation.caps, of_caps, strict=True):
+            if multiplier < 0.0:
+                bound += multiplier * cap.most
+                for i, weight in cap.weights:
+                    reduced[i] -= multiplier * weight
         return bound + sum(min(0.0, cost) for cost in reduced), reduced

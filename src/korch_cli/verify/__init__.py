@@ -8,12 +8,13 @@ from korch_cli.verify.inputs import bind_inputs, model_inputs
 from korch_cli.verify.library import find_library
 from korch_cli.verify.profile import profile_nodes
 from korch_cli.verify.runtime import require_onnxruntime
-from korch_cli.verify.speed import compare_speed
+from korch_cli.verify.speed import compare_all, compare_speed
 
 __all__ = [
     "ChildError",
     "Subject",
     "bind_inputs",
+    "compare_all",
     "compare_speed",
     "draw_inputs",
     "find_guilty",

@@ -138,7 +138,7 @@ def _check_bindings(inputs: Mapping[str, _Input], bindings: Bindings) -> None:
         if not fits or any(extent < 1 for extent in shape):
             written = "x".join(map(str, shape))
             hint = f"the model declares {_text(declared)}"
-            raise UsageError(f"--shape {name}={written} does not fit the model", where=name, hint=hint)
+            raise UsageError(f"the shape {written} given for {name!r} does not fit the model", where=name, hint=hint)
 
 
 def _agrees(dimension: Dimension, extent: int, dims: Mapping[str, int]) -> bool:

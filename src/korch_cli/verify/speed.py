@@ -12,7 +12,7 @@ import numpy as np
 
 from korch_cli.core.errors import MissingError, ModelError
 from korch_cli.core.progress import Progress
-from korch_cli.core.record import Comparison, Ratio, Samples
+from korch_cli.core.record import Comparison, Contest, Ratio, Samples
 from korch_cli.core.types import Array
 from korch_cli.verify.child import ChildError, Subject, child
 
@@ -52,9 +52,43 @@ def compare_speed(
         ModelError: a model does not run.
     """
     warnings = _load_warnings()
+    blocks = _timed_blocks(subjects, feeds, threads, seconds, progress)
+    warnings += _spread_warnings([s.name for s in subjects], blocks)
+    return Comparison(
+        samples=_samples(subjects, blocks),
+        ratios=tuple(_ratio(blocks[0], other) for other in blocks[1:]),
+        threads=threads,
+        warnings=tuple(warnings),
+    )
+
+
+def compare_all(
+    subjects: Sequence[Subject],
+    feeds: Mapping[str, Array],
+    *,
+    threads: int,
+    seconds: float,
+    progress: Progress,
+) -> Contest:
+    """Time models as `compare_speed` does, and compare each with each."""
+    blocks = _timed_blocks(subjects, feeds, threads, seconds, progress)
+    return Contest(_samples(subjects, blocks), tuple(tuple(_ratio(a, b) for b in blocks) for a in blocks))
+
+
+Blocks = list[list[tuple[float, ...]]]
+"""For each model, for each round, the times of its runs in microseconds."""
+
+
+def _samples(subjects: Sequence[Subject], blocks: Blocks) -> tuple[Samples, ...]:
+    return tuple(Samples(s.name, _thinned([t for b in bs for t in b])) for s, bs in zip(subjects, blocks, strict=True))
+
+
+def _timed_blocks(
+    subjects: Sequence[Subject], feeds: Mapping[str, Array], threads: int, seconds: float, progress: Progress
+) -> Blocks:
     block = min(_BLOCK_SECONDS, seconds / (_USUAL_ROUNDS * len(subjects)))
     rounds = max(_USUAL_ROUNDS, round(seconds / (block * len(subjects))))
-    blocks: list[list[tuple[float, ...]]] = [[] for _ in subjects]
+    blocks: Blocks = [[] for _ in subjects]
     with ExitStack() as processes:
         children = [processes.enter_context(child()) for _ in subjects]
         for subject, process in zip(subjects, children, strict=True):
@@ -70,14 +104,7 @@ def compare_speed(
             progress.step(done + 1, rounds)
             if time.monotonic() > deadline:
                 break
-    names = [s.name for s in subjects]
-    warnings += _spread_warnings(names, blocks)
-    return Comparison(
-        samples=tuple(Samples(n, _thinned([t for b in bs for t in b])) for n, bs in zip(names, blocks, strict=True)),
-        ratios=tuple(_ratio(blocks[0], other) for other in blocks[1:]),
-        threads=threads,
-        warnings=tuple(warnings),
-    )
+    return blocks
 
 
 @contextmanager

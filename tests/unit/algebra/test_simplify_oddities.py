@@ -34,6 +34,10 @@ NO_NUMBERS = {
     "a factor that overflows": SCALED.format("1e308", "Mul"),
     "a divisor whose inverse overflows": SCALED.format("1e-320", "Div"),
     "an infinite sum": SCALED.format("-inf", "Add"),
+    "a factor near the largest number": SCALED.format("1e307", "Mul"),
+    "a factor whose weights leave no room for sums": SCALED.format("1e160", "Mul"),
+    "a factor near the smallest number": SCALED.format("1e-307", "Mul"),
+    "a divisor near the largest number": SCALED.format("1e307", "Div"),
 }
 EMPTY = {
     "transposed convolution": """g (float[1, 2, 5] x) => (float[1, 0, 5] y) <float[2, 0, 1] w = {}, float d = {2}>

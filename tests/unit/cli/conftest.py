@@ -32,7 +32,7 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def record() -> OptimizeRecord:
-    search = SearchRecord(3, 5, 7, 6, 4, 2, {}, 1, "optimal", 10.0, 10.0, 12.0, 0.0, 0.1)
+    search = SearchRecord(3, 5, 7, 6, 4, 2, {}, 1, "optimal", 10.0, 10.0, 12.0, 0.0, 0.1, 5)
     comparison = Comparison((Samples("input", (2.0,)), Samples("output", (1.0,))), (Ratio(2.0, 1.9, 2.1, 9),), 1)
     return OptimizeRecord(
         "in.onnx", ("out.onnx",), True, "It is faster.", search, (), (), comparison, (), (), (), {}, {"load": 0.1}

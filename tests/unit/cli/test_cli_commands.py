@@ -184,5 +184,33 @@ def test_the_pipeline_takes_every_setting_that_the_command_gives() -> None:
     from korch_cli.pipeline.settings import Settings
 
     expected = {"source", "output", "bindings", "threads", "jobs", "seed", "inputs", "rtol", "atol", "gap"}
-    expected |= {"budget_s", "solver_time_s", "max_primitives", "compiler", "plan", "force_fusion"}
+    expected |= {"budget_s", "solver_time_s", "max_primitives", "compiler", "plan", "portable", "force_fusion"}
     assert set(inspect.signature(Settings).parameters) == expected
+
+
+LONG = "a" * 300 + ".onnx"
+NEARLY = "a" * 249 + ".onnx"  # fits, but the library's name beside it does not
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["inspect", LONG],
+        ["profile", LONG],
+        ["verify", "{relu}", LONG],
+        ["optimize", LONG, "-o", "out.onnx"],
+        ["optimize", "{relu}", "-o", LONG],
+        ["optimize", "{relu}", "-o", NEARLY],
+        ["inspect", "{relu}", "--report", LONG],
+        ["reduce", "{relu}", "--check", "false", "-o", LONG],
+    ],
+    ids=lambda command: " ".join(word[:8] for word in command),
+)
+def test_a_name_that_is_too_long_is_the_users(
+    invoke: Invoke, relu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = invoke(*(word.format(relu=relu) for word in command))
+    assert result.exit_code in (ExitCode.USAGE, ExitCode.BAD_MODEL), result.stderr
+    assert "too long" in result.stderr.lower()
+    assert [path.name for path in tmp_path.iterdir()] == [relu.name]

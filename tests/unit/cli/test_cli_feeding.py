@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import io
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -113,7 +115,25 @@ def test_arrays_that_do_not_fit_are_refused(
     assert words in done.output
 
 
-@pytest.mark.parametrize("content", [None, b"", b"not an archive", b"PK\x03\x04 broken"])
+def archived(name: str, content: bytes) -> bytes:
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w") as archive:
+        archive.writestr(name, content)
+    return held.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        b"",
+        b"not an archive",
+        b"PK\x03\x04 broken",
+        archived("x.npy", b"no array"),
+        archived("x.npy", b"\x93NUMPY\x01\x00 cut"),
+        archived("x.txt", b"no array"),
+    ],
+)
 def test_files_without_arrays_are_refused(tmp_path: Path, pair: tuple[Path, Path], content: bytes | None) -> None:
     if content is not None:
         (tmp_path / "given.npz").write_bytes(content)

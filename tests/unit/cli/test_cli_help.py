@@ -10,7 +10,7 @@ from korch_cli.cli.entry import korch
 from korch_cli.version import __version__
 
 Invoke = Callable[..., Result]
-_COMMANDS = ("optimize", "profile", "verify", "inspect", "reduce", "doctor")
+_COMMANDS = ("optimize", "profile", "verify", "inspect", "explain", "reduce", "doctor")
 _GROUPS = ("cache",)
 
 

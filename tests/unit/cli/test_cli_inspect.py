@@ -211,7 +211,7 @@ def test_what_korch_wrote_is_told_by_its_plan(
     alone = tmp_path / "elsewhere" / "out.onnx"
     shutil.copy(optimized, alone)
     (tmp_path / "elsewhere" / "out.plan.json").write_text(
-        '{"schema": "korch.plan/1", "changed": true, "domain": "korch.0"}'
+        '{"schema": "korch.plan/2", "changed": true, "domain": "korch.0"}'
     )
     stranger = document(alone)["output"]
     assert (stranger["plan"], stranger["library"], stranger["reason"]) == (None, None, None)
@@ -232,7 +232,7 @@ def test_what_korch_left_alone_is_told_by_its_plan(
     assert document(source)["output"] is None
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"schema": "korch.plan/1"}', '{"schema": 3, "kernels": 4}', "\x00"])
+@pytest.mark.parametrize("content", ["", "[]", '{"schema": "korch.plan/2"}', '{"schema": 3, "kernels": 4}', "\x00"])
 def test_a_broken_plan_is_no_plan(document: Callable[..., dict[str, Any]], tmp_path: Path, content: str) -> None:
     path = _write(tmp_path / "m.onnx", "g (float[4] x) => (float[4] y) { y = Relu(x) }")
     (tmp_path / "m.plan.json").write_text(content, encoding="utf-8")

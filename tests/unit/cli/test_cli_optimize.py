@@ -44,7 +44,7 @@ def test_flags_reach_the_pipeline(invoke: Invoke, pipeline: SimpleNamespace, mod
     output = tmp_path / "out.onnx"
     flags = "--dim batch=1 --dim p2o.Dim.0=7 --shape x=1x3x48x320 --shape a=b=4 --threads 3 --jobs 5"
     more = "--seed 9 --rtol 0.1 --atol 0.2 --gap 0.05 --budget 1.5m --solver-time 90s --max-kernel-size 4"
-    last = "--cxx clang++ --force-fusion"
+    last = "--cxx clang++ --portable --force-fusion"
     result = invoke("optimize", model, "-o", output, *flags.split(), *more.split(), *last.split())
     assert result.exit_code == 0, result.output
     assert vars(pipeline.settings) == {
@@ -63,6 +63,7 @@ def test_flags_reach_the_pipeline(invoke: Invoke, pipeline: SimpleNamespace, mod
         "solver_time_s": 90.0,
         "max_primitives": 4,
         "compiler": "clang++",
+        "portable": True,
         "force_fusion": True,
     }
 
@@ -177,6 +178,15 @@ def test_a_report_goes_into_a_pipe_or_a_device_and_leaves_it_there(
     assert invoke("optimize", model, "-o", tmp_path / "out.onnx", "--report", "/dev/null").exit_code == 0
     assert Path("/dev/null").is_char_device()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.onnx", "pipe"]
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-1", "1e999"])
+@pytest.mark.parametrize("flag", ["--rtol", "--atol", "--gap"])
+def test_a_number_is_finite_and_not_negative(
+    invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path, flag: str, number: str
+) -> None:
+    assert invoke("optimize", model, "-o", tmp_path / "out.onnx", f"{flag}={number}").exit_code == 2
+    assert pipeline.settings is None
 
 
 def test_a_missing_model_is_a_bad_model(invoke: Invoke, pipeline: SimpleNamespace, tmp_path: Path) -> None:

@@ -17,14 +17,12 @@ from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.interpreter import evaluate
 from korch_cli.core.kernel import Kernel, KernelBody
 from korch_cli.core.progress import Silent
-from korch_cli.core.types import Array, DType, TensorType
+from korch_cli.core.types import DType
 from korch_cli.toolchain import BuildFailure, Compiler, compile_units, find_compiler, link
+from tests.unit.codegen.drawing import EPSILONS, draw_operand
 
 GUARD = 64
 """Bytes around every result that no kernel may touch."""
-
-EPSILONS = {DType.F32: 2e-5, DType.F64: 1e-13, DType.F16: 2.0**-7, DType.BF16: 2.0**-4}
-"""Relative errors that a kernel may have; integers and booleans none."""
 
 Check = Callable[[Sequence[PrimitiveGraph]], list[Kernel]]
 """Generates, builds and checks kernels for bodies; returns the kernels."""
@@ -35,6 +33,12 @@ def quick_compiler() -> Compiler:
     found = find_compiler(os.environ.get("KORCH_CXX"))
     flags = tuple(f for f in found.flags if f not in ("-O3", "-fvisibility=hidden"))
     return Compiler(found.command, (*flags, "-O1"), f"{found.identity} -O1")
+
+
+@pytest.fixture(scope="session")
+def cuda_builds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where CUDA text that runs on the CPU is compiled."""
+    return tmp_path_factory.mktemp("cuda_on_cpu")
 
 
 @pytest.fixture
@@ -76,7 +80,7 @@ def _body(graph: PrimitiveGraph) -> KernelBody:
 
 
 def _compare(graph: PrimitiveGraph, kernel: Kernel, run: Callable[..., None], rng: np.random.Generator) -> None:
-    feeds = {value.id: _operand(value.type, rng) for value in graph.inputs()}
+    feeds = {value.id: draw_operand(value.type, rng) for value in graph.inputs()}
     # Sixteen bits are rounded after each primitive, which is no error of a kernel.
     narrow = any(value.type.dtype in (DType.F16, DType.BF16) for value in graph.values)
     expected = evaluate(graph, feeds, widen=not narrow)
@@ -97,11 +101,3 @@ def _compare(graph: PrimitiveGraph, kernel: Kernel, run: Callable[..., None], rn
         scale = max(1.0, float(np.abs(want[np.isfinite(want)]).max(initial=0.0)))
         epsilon = EPSILONS.get(typed.dtype, 0.0)
         np.testing.assert_allclose(got, want, rtol=epsilon, atol=epsilon / 10 * scale, err_msg=kernel.source)
-
-
-def _operand(typed: TensorType, rng: np.random.Generator) -> Array:
-    if typed.dtype is DType.BOOL:
-        return np.asarray(rng.integers(0, 2, typed.shape), bool)
-    if typed.dtype.is_integer:
-        return np.asarray(rng.integers(-6, 7, typed.shape)).astype(typed.dtype.numpy)
-    return np.asarray(rng.standard_normal(typed.shape) * 2).astype(typed.dtype.numpy)

@@ -51,7 +51,7 @@ def document(folder: str = "/somewhere") -> str:
 
 def test_a_plan_is_listed_by_kernel() -> None:
     assert json.loads(document()) == {
-        "schema": "korch.plan/1",
+        "schema": "korch.plan/2",
         "model_sha256": SHA,
         "changed": True,
         "reason": "It is faster.",
@@ -80,10 +80,10 @@ def test_a_plan_is_listed_by_kernel() -> None:
         ],
         "shapes": {"t0": [2]},
         "sequence": [
-            {"kernel": "k_bb", "values": ["t1"]},
+            {"kernel": "k_bb", "values": ["t1"], "way": "written"},
             {"nodes": ["nœud 1"]},
-            {"kernel": "k_bb", "values": ["t3"]},
-            {"kernel": "k_aa", "values": ["t4", "t5"]},
+            {"kernel": "k_bb", "values": ["t3"], "way": "written"},
+            {"kernel": "k_aa", "values": ["t4", "t5"], "way": "written"},
         ],
     }
 
@@ -91,7 +91,7 @@ def test_a_plan_is_listed_by_kernel() -> None:
 def test_an_unchanged_model_has_a_document_too() -> None:
     text = plan_document(model("/somewhere"), SHA, "Nothing is faster.", None, {}, None, GRAPH, {})
     assert json.loads(text) == {
-        "schema": "korch.plan/1",
+        "schema": "korch.plan/2",
         "model_sha256": SHA,
         "changed": False,
         "reason": "Nothing is faster.",

@@ -82,6 +82,7 @@ _KEPT = [
     case("Compress", _X, _condition(0, 1, 1), axis=1),
     case("Compress", _X, _condition(1), axis=2),
     case("Compress", _X, _condition(0, 0), axis=0),
+    case("Compress", _X, _condition(0, 1, 0, 1, 1, 0, 1), axis=1),
     case("Compress", _X, _condition(0, 1, 0, 1, 1, 0, 0, 1)),
     case("Compress", booleans(4), _condition(1, 0, 1, 1), axis=-1, since=11),
     case("CenterCropPad", floats(5, 4, 3), fixed(2, 7, 3)),

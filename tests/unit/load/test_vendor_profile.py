@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from korch_cli.load import vendor_profile
+from korch_cli.load import name_nodes, vendor_profile
 
 Build = Callable[..., onnx.ModelProto]
 
@@ -71,3 +71,27 @@ def test_nodes_of_subgraphs_are_left_out(tmp_path: Path, build: Build) -> None:
     onnx.save_model(build([node], {"c": (TensorProto.BOOL, []), "x": [2]}, {"y": [2]}), str(path))
     (only,) = vendor_profile(path, {"inner": 30.0, "outer": 40.0}, 20.0).nodes
     assert (only.name, only.time_us) == ("outer", 20.0)
+
+
+def test_nodes_without_a_name_get_one_that_nothing_has(tmp_path: Path, build: Build) -> None:
+    out = helper.make_tensor_value_info("r", TensorProto.FLOAT, [2])
+    branch = helper.make_graph([helper.make_node("Neg", ["x"], ["r"])], "branch", [], [out])
+    nodes = [
+        helper.make_node("Abs", ["x"], ["a"], name="a"),
+        helper.make_node("Abs", ["a"], ["b"], name="a"),
+        helper.make_node("Neg", ["b"], ["d"], name="?2.0"),
+        helper.make_node("Neg", ["d"], ["e"]),
+        helper.make_node("If", ["c"], ["f"], then_branch=branch, else_branch=branch),
+        helper.make_node("Add", ["e", "f"], ["y"]),
+    ]
+    path = tmp_path / "saved.onnx"
+    onnx.save_model(build(nodes, {"c": (TensorProto.BOOL, []), "x": [2]}, {"y": [2]}), str(path))
+    named = name_nodes(path)
+    assert named is not None
+    graph = onnx.load_model(str(named)).graph
+    bodies = [attribute.g.node[0].name for attribute in graph.node[4].attribute]
+    given = [*(node.name for node in graph.node), *bodies]
+    assert given[0] == "a"
+    assert given[2] == "?2.0"
+    assert len({*given, ""}) == len(given) + 1
+    assert name_nodes(named) is None

@@ -57,6 +57,7 @@ def pip(fetching: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Callable[[byte
 _KEYS = {
     "wheel": {"package", "version", "member", "sha256"},
     "build": {"builder"},
+    "text": {"graph"},
     "export": {"network", "image", "exporter"},
 }
 
@@ -72,7 +73,9 @@ def test_every_entry_is_complete(fetching: ModuleType) -> None:
 
 def test_no_two_entries_are_the_same_model(fetching: ModuleType) -> None:
     contents = [
-        tuple(str(entry[key]) for key in sorted(_KEYS[entry["source"]])) for entry in fetching.catalogue().values()
+        tuple(str(entry[key]) for key in sorted(_KEYS[entry["source"]]))
+        + ((str(entry["shapes"]),) if entry["source"] == "text" else ())
+        for entry in fetching.catalogue().values()
     ]
     assert len(contents) == len(set(contents))
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from korch_cli.candidates import CandidateSet
+from korch_cli.candidates import CandidateSet, cut
 from korch_cli.core.errors import UsageError
 from korch_cli.core.kernel import Kernel
 from korch_cli.core.progress import Silent
@@ -99,7 +100,7 @@ def test_a_limit_that_is_no_size_ends_the_run(scratch: Path, monkeypatch: pytest
 
 
 def _keys(bench: Bench) -> tuple[str, str]:
-    laboratory = Laboratory(GRAPH, {}, bench, Silent())
+    laboratory = Laboratory(partial(cut, GRAPH), {}, bench, Silent())
     settings = Settings(Path("in.onnx"), Path("out.onnx"))
     search = Search(settings, GRAPH, (), CandidateSet((), Counter()), {}, laboratory, 0.0)
     return laboratory._key(KERNEL), search._key()

@@ -15,11 +15,14 @@ from korch_cli.core.inspection import (
 )
 from korch_cli.core.record import (
     Comparison,
+    ContestantRecord,
+    DryRunRecord,
     KernelRecord,
     NodeTime,
     OptimizeRecord,
     OutputError,
     PartRecord,
+    Prediction,
     Ratio,
     ReduceRecord,
     Samples,
@@ -66,7 +69,7 @@ def record(comparison: Comparison, verdicts: tuple[Verdict, ...]) -> OptimizeRec
         changed=True,
         reason="2.00 times as fast as the input model.",
         search=SearchRecord(
-            415, 612, 4812, 731, 43, 688, {"no schedule": 12}, 5, "optimal", 8900.0, 8800.0, 12460.0, 0.011, 4.24
+            415, 612, 4812, 731, 43, 688, {"no schedule": 12}, 5, "optimal", 8900.0, 8800.0, 12460.0, 0.011, 4.24, 240
         ),
         kernels=kernels,
         verdicts=verdicts,
@@ -76,6 +79,37 @@ def record(comparison: Comparison, verdicts: tuple[Verdict, ...]) -> OptimizeRec
         notes=("Input 'x' was bound to 1x3x48x320.",),
         environment={"korch": "0.1.0", "machine": "cpu, 2 threads"},
         seconds={"load": 1.0, "search": 133.4},
+        contest=(
+            ContestantRecord("no kernels", 0, None, 12_000.0, Ratio(0.99, 0.97, 1.02, 9), False),
+            ContestantRecord("the best sum", 20, 8900.0, 9_000.0, Ratio(1.3, 1.2, 1.4, 9), True),
+        ),
+        prediction=Prediction(8900.0, 10_000.0, 0.89),
+    )
+
+
+@pytest.fixture
+def expected() -> DryRunRecord:
+    return DryRunRecord(
+        model="folder/model.onnx",
+        operators=415,
+        primitives=612,
+        opaque=(("LRN", 2, "no function for it"),),
+        candidates=4812,
+        distinct=731,
+        rejected={"no schedule": 12},
+        looked_up=200,
+        kernels=380,
+        stored=40,
+        vendor_us=12_000.0,
+        bound_us=8_000.0,
+        hopeless=False,
+        searched=False,
+        to_measure=300,
+        search_seconds=200.0,
+        budget_s=600.0,
+        notes=("Input 'x' was bound to 1x3.",),
+        environment={"korch": "0.1.0"},
+        seconds={"load": 1.0},
     )
 
 

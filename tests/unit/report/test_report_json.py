@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from korch_cli.core.errors import ExitCode
+from korch_cli.core.explanation import Choice, ExplainRecord, NodeRecord
 from korch_cli.core.inspection import (
     CandidateRecord,
     ExternalFile,
@@ -23,11 +24,14 @@ from korch_cli.core.inspection import (
 )
 from korch_cli.core.record import (
     Comparison,
+    ContestantRecord,
+    DryRunRecord,
     KernelRecord,
     NodeTime,
     OptimizeRecord,
     OutputError,
     PartRecord,
+    Prediction,
     Ratio,
     ReduceRecord,
     Samples,
@@ -38,22 +42,26 @@ from korch_cli.core.storage import CacheContent, CacheRecord
 from korch_cli.report import Check, Level, Profile, SpeedUp, to_json
 from korch_cli.version import __version__
 
-_KINDS = ("optimize", "profile", "verify", "doctor", "inspect", "reduce", "cache")
+_KINDS = ("optimize", "dry-run", "profile", "verify", "doctor", "inspect", "explain", "reduce", "cache")
 _RECORDS = (
     CacheContent,
     CandidateRecord,
     Check,
+    Choice,
     Comparison,
+    ContestantRecord,
     ExternalFile,
     FileRecord,
     InstalledKernel,
     KernelRecord,
+    NodeRecord,
     NodeTime,
     OpaqueRecord,
     OutputError,
     OutputRecord,
     PartRecord,
     PortRecord,
+    Prediction,
     PrimitiveCount,
     Ratio,
     Samples,
@@ -61,7 +69,14 @@ _RECORDS = (
     SpeedUp,
     Verdict,
 )
-_WHOLE = {"optimize": OptimizeRecord, "inspect": InspectRecord, "reduce": ReduceRecord, "cache": CacheRecord}
+_WHOLE = {
+    "optimize": OptimizeRecord,
+    "dry-run": DryRunRecord,
+    "inspect": InspectRecord,
+    "explain": ExplainRecord,
+    "reduce": ReduceRecord,
+    "cache": CacheRecord,
+}
 
 
 def _schema(kind: str) -> dict[str, Any]:
@@ -90,6 +105,13 @@ def test_optimize_documents_hold_every_field(record: OptimizeRecord) -> None:
     assert document["kernels"][0]["alternative_us"] == 90.0
     assert document["kernels"][1]["alternative_us"] is None
     assert document["opaque"][0] == ["LRN", 2, "no function for it"]
+
+
+def test_dry_run_documents_hold_every_field(expected: DryRunRecord) -> None:
+    document = _load("dry-run", expected)
+    assert document["schema"] == "korch.dry-run/1"
+    assert {field.name for field in dataclasses.fields(expected)} <= document.keys()
+    assert _load("dry-run", dataclasses.replace(expected, vendor_us=float("inf")))["vendor_us"] == "inf"
 
 
 def test_floats_that_json_lacks_become_strings(verdicts: tuple[Verdict, ...]) -> None:

@@ -79,7 +79,9 @@ def test_any_multipliers_prove_no_more_than_the_truth(seed: int, monkeypatch: py
     relaxation = Relaxation(formulation)
     honest = relaxation._bound
     noise = [draw.choice([-1e3, 0.0, draw.uniform(0, 5e3)]) for _ in formulation.rows]
-    monkeypatch.setattr(relaxation, "_bound", lambda y: honest([a + b for a, b in zip(y, noise, strict=True)]))
+    monkeypatch.setattr(
+        relaxation, "_bound", lambda y, caps=(): honest([a + b for a, b in zip(y, noise, strict=True)], caps)
+    )
     relaxed = relaxation.solve(10.0)
     assert relaxed.bound <= min(PLANS.values()) + 1e-6
     for i, excess in enumerate(relaxed.excess):

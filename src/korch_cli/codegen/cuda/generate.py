@@ -45,7 +45,8 @@ def generate_cuda(body: KernelBody) -> tuple[CudaKernel, ...]:
     choices = [plans(nest, signature) for nest in nests]
     variants = min(_MAX_VARIANTS, max(map(len, choices)))
     chosen = [[options[min(i, len(options) - 1)] for options in choices] for i in range(variants)]
-    return tuple(_kernel(body, plan) for plan in chosen)
+    # Schedules that differ in what a nest has no use for have the same text.
+    return tuple({kernel.name: kernel for kernel in (_kernel(body, plan) for plan in chosen)}.values())
 
 
 @cache

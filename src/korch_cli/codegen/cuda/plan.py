@@ -94,7 +94,7 @@ def _points(nest: Nest) -> Step:
 
 
 def _flattened(nest: Nest) -> Iterator[Nest]:
-    """Yield the nest with its last two variables joined, and so on: long ones have vectors where short ones have none."""
+    """Yield the nest with its last two variables joined, and so on: vectors need long ones."""
     while len(nest.variables) > 1:
         outer, inner = nest.variables[-2:]
         joined = Var(f"{outer.name}_{inner.name}", outer.extent * inner.extent)

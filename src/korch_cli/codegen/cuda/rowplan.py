@@ -1,14 +1,15 @@
-"""How many threads share a row, and where its values stay."""
+"""How many threads share a row, and whether its values stay in registers."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from korch_cli.codegen.cuda.access import Access, accesses, best_width
 from korch_cli.codegen.cuda.keeping import Phase, kept_bytes, kept_nodes, operands_of, phases, row_axes
-from korch_cli.codegen.cuda.schedule import Keep, Rows
+from korch_cli.codegen.cuda.schedule import Rows
 from korch_cli.codegen.index import Var
 from korch_cli.codegen.nest import Load, Nest, Reduction, reachable
 from korch_cli.codegen.schedule import reduced_rows
@@ -19,11 +20,12 @@ _WARP = 32
 _MOST_THREADS = 1024
 _FEW = 4
 """Fewer neighbouring elements than that are not worth the name."""
+_SERIAL = 16
+"""Elements of a column that a thread goes through at least: windows and small products are its alone."""
 _MOST_ROUNDS = 16
 """Vectors of a row that a thread of a warp takes before a whole block is better."""
 _KEPT_BYTES = {128: 160, 256: 128, 512: 96, 1024: 64}
 """What a thread keeps in registers at most, by threads of a block: no more than half of what there is."""
-_SHARED_BYTES = 40 << 10
 
 
 def row_schedules(nest: Nest) -> list[Rows]:
@@ -64,7 +66,7 @@ def _columns(nest: Nest, rows: tuple[Var, ...], length: int) -> Rows:
     count = _length(rows)
     inner = _inner(nest, rows)
     team = 1
-    while team < _WARP and count * team < BUSY and length >= 8 * team:
+    while team < _WARP and count * team < BUSY and length >= _SERIAL * team:
         team *= 2
     threads = max(team * _WARP, 256 if count * team >= BUSY else 128)
     schedule = Rows(rows, inner, team, columns=team > 1, threads=threads, spread=_spread(nest, rows, team, 1))
@@ -115,7 +117,7 @@ def _spread(nest: Nest, rows: tuple[Var, ...], team: int, width: int) -> int:
 
 
 def _kept(nest: Nest, schedule: Rows) -> Rows:
-    """The same with values kept where there is room."""
+    """The same with values kept in registers where there is room."""
     axes = row_axes(nest)
     if schedule.team == 1 or schedule.spread > 1 or not axes:
         return schedule
@@ -124,17 +126,8 @@ def _kept(nest: Nest, schedule: Rows) -> Rows:
         return schedule
     steps = _length(axes[:-1]) * -(-axes[-1].extent // schedule.width)
     limit = next(limit for threads, limit in _KEPT_BYTES.items() if schedule.threads <= threads)
-    if -(-steps // schedule.team) * schedule.width * kept_bytes(nest, kept) <= limit:
-        keep = Keep.REGISTERS
-    elif schedule.teams == 1 and steps * schedule.width * sum(_held(nest, p) for p in kept) <= _SHARED_BYTES:
-        keep = Keep.SHARED
-    else:
-        return schedule
-    return Rows(schedule.rows, schedule.inner, schedule.team, schedule.columns, schedule.threads, schedule.width, keep)
-
-
-def _held(nest: Nest, position: int) -> int:
-    return max(4, nest.nodes[position].dtype.size_bytes)
+    fits = -(-steps // schedule.team) * schedule.width * kept_bytes(nest, kept) <= limit
+    return replace(schedule, keep=fits)
 
 
 def _width(nest: Nest) -> int:

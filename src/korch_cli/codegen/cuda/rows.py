@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from korch_cli.codegen.cuda.access import accesses, best_width, index_type
 from korch_cli.codegen.cuda.keeping import kept_nodes, operands_of, phases, row_axes
 from korch_cli.codegen.cuda.part import Part
-from korch_cli.codegen.cuda.schedule import Keep, Rows
+from korch_cli.codegen.cuda.schedule import Rows
 from korch_cli.codegen.cuda.signature import Signature
 from korch_cli.codegen.cuda.writer import Writer
 from korch_cli.codegen.elements import combined, is_rounded
@@ -33,7 +33,7 @@ class _RowWriter(Writer):
         self.count = math.prod(var.extent for var in schedule.rows)
         self.blocks = -(-self.count // schedule.teams) * schedule.spread
         self.axes = row_axes(nest)
-        self.kept = {} if schedule.keep is Keep.NOWHERE else kept_nodes(nest, self.axes)
+        self.kept = kept_nodes(nest, self.axes) if schedule.keep else {}
         self.passed = 0
         self.active = ""
         lengths = [math.prod(var.extent for var in variables) for variables, _ in phases(nest)]
@@ -102,11 +102,11 @@ class _RowWriter(Writer):
         repeated = variables == self.axes
         width = self.schedule.width if repeated else best_width(accesses(self.nest, roots, stores), lane)
         total = math.prod(var.extent for var in variables[:-1]) * -(-lane.extent // width)
-        with self._steps(total, registers=repeated and self.schedule.keep is Keep.REGISTERS, shared=bool(stores)):
+        with self._steps(total, registers=repeated and self.schedule.keep, shared=bool(stores)):
             self.decode("step", variables, f"{lane.name}_0" if width > 1 else "", width)
             with self.scope(variables if width == 1 else variables[:-1]):
                 if repeated and self.kept:
-                    self._keep(width, total)
+                    self._keep(width)
                 with self.elements(lane, width, roots, stores):
                     yield
 
@@ -131,18 +131,14 @@ class _RowWriter(Writer):
             return
         width = self.schedule.width
         total = math.prod(var.extent for var in self.axes[:-1]) * -(-lane.extent // width)
-        length = total if self.schedule.keep is Keep.SHARED else -(-total // self.schedule.team)
-        keyword = "__shared__ " if self.schedule.keep is Keep.SHARED else ""
+        length = -(-total // self.schedule.team)
         for position in self.kept:
             node = self.nest.nodes[position]
-            self.line(f"{keyword}{held_type(node.dtype)} {node.name}_kept[{length * width}];")
+            self.line(f"{held_type(node.dtype)} {node.name}_kept[{length * width}];")
 
-    def _keep(self, width: int, total: int) -> None:
+    def _keep(self, width: int) -> None:
         """Say where the values of this loop come from and go to."""
-        if self.schedule.keep is Keep.SHARED:
-            place = f"e * {total} + step" if width > 1 else "step"
-        else:
-            place = f"round * {width} + e" if width > 1 else "round"
+        place = f"round * {width} + e" if width > 1 else "round"
         scope = self.scopes[-1]
         for position, life in self.kept.items():
             text = f"{self.nest.nodes[position].name}_kept[{place}]"

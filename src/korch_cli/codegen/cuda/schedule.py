@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 from korch_cli.codegen.index import Var
 
@@ -40,14 +39,6 @@ class Tiles:
         return "tiled"
 
 
-class Keep(Enum):
-    """Where the values of a row stay between the loops over it."""
-
-    NOWHERE = "read again"
-    REGISTERS = "registers"
-    SHARED = "shared memory"
-
-
 @dataclass(frozen=True, slots=True)
 class Rows:
     """A team of threads takes a row: it computes its reductions, then the results along it.
@@ -59,7 +50,7 @@ class Rows:
         columns: whether neighbouring threads have neighbouring rows instead; a team is then spread over the block.
         threads: of a block.
         width: elements of a vector along a row.
-        keep: where values stay.
+        keep: whether the values of a row stay in registers between the loops over it, rather than being read again.
         spread: teams that compute the same reductions and share the results of a row.
     """
 
@@ -69,7 +60,7 @@ class Rows:
     columns: bool
     threads: int
     width: int = 1
-    keep: Keep = Keep.NOWHERE
+    keep: bool = False
     spread: int = 1
 
     @property
@@ -83,7 +74,7 @@ class Rows:
         if self.team == 1:
             return "row a thread"
         name = "columns" if self.columns else "row a block" if self.teams == 1 else f"row by {self.team} threads"
-        details = [] if self.keep is Keep.NOWHERE else [self.keep.value]
+        details = ["registers"] if self.keep else []
         details += [f"shared by {self.spread} blocks"] if self.spread > 1 else []
         return ", ".join([name, *details])
 

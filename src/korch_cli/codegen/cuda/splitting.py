@@ -15,6 +15,9 @@ _LONG = 4096
 _MUCH = 1 << 18
 """Fewer elements than that are read in less time than a launch takes."""
 _SHORT = 64
+_LEAST_PART = 2048
+"""Elements of a row that a block should have at least, and of a column:"""
+_LEAST_COLUMN = 256
 
 
 def splits(nest: Nest, level: int) -> Iterator[Split]:
@@ -39,7 +42,7 @@ def _split(nest: Nest, members: tuple[int, ...]) -> Split | None:
     # What a single launch can use, and how much of a row a thread should have at least.
     threads = rows * min(-(-length // 8), 32 if across else 1024)
     if length >= _LONG and rows * length >= _MUCH and 4 * threads <= BUSY:
-        wanted = min(2 * BUSY // (rows * (8 if across else 256)), length // (256 if across else 2048))
+        wanted = min(2 * BUSY // (rows * (8 if across else 256)), length // (_LEAST_COLUMN if across else _LEAST_PART))
         wanted = min(wanted, variables[0].extent)
         if wanted > 1:
             parts = best_parts(variables[0].extent, wanted)

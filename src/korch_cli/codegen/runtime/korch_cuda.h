@@ -19,8 +19,9 @@
 #define kNaN __int_as_float(0x7fc00000)
 
 #ifdef __CUDACC__
-// Loop variables are named whether or not an address needs them.
+// Loop variables are named whether or not an address needs them; what is written for signed integers serves all.
 #pragma nv_diag_suppress 177
+#pragma nv_diag_suppress 186
 // Of libdevice, which NVRTC links: one instruction each.
 extern "C" __device__ float __nv_half2float(unsigned short);
 extern "C" __device__ unsigned short __nv_float2half_rn(float);
@@ -109,11 +110,11 @@ KORCH_INLINE T softplus_(T x) {
 // The larger and the smaller operand; NaN if either one is.
 template <class T>
 KORCH_INLINE T vmax(T a, T b) {
-  return a != a || a > b ? a : b;
+  return (a != a) | (a > b) ? a : b;
 }
 template <class T>
 KORCH_INLINE T vmin(T a, T b) {
-  return a != a || a < b ? a : b;
+  return (a != a) | (a < b) ? a : b;
 }
 // max(x, bound) and min(x, bound) for a bound that is not NaN; NaN stays NaN.
 KORCH_INLINE float at_least(float x, float bound) { return bound > x ? bound : x; }

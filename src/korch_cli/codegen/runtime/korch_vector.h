@@ -203,6 +203,103 @@ KORCH_INLINE void store_mask_partial(Bool* p, M mask, int n) {
     if (i < n) p[i] = (Bool)bytes[i];
 }
 
+// ---- shuffles ------------------------------------------------------------------------------------------------------
+
+template <int... I>
+struct Sequence {};
+template <int N, int... I>
+struct Counted : Counted<N - 1, N - 1, I...> {};
+template <int... I>
+struct Counted<0, I...> {
+  using Type = Sequence<I...>;
+};
+using Lanes = typename Counted<kLanes>::Type;  // 0, 1, ..., kLanes - 1
+
+// Lane i gets lane i + Width, modulo the number of lanes.
+template <int Width, int... I>
+KORCH_INLINE vf rotated(vf v, Sequence<I...>) {
+  return __builtin_shufflevector(v, v, ((I + Width) % kLanes)...);
+}
+
+template <int Times, int... I>
+KORCH_INLINE vf load_repeated_lanes(const float* p, Sequence<I...>) {
+  if constexpr (Times >= kLanes) {
+    vf v;
+    for (int i = 0; i < kLanes; ++i) v[i] = *p;
+    return v;
+  } else {
+    float __attribute__((vector_size(KORCH_VECTOR_BYTES / Times))) few;
+    memcpy(&few, p, sizeof few);
+    return __builtin_shufflevector(few, few, (I / Times)...);
+  }
+}
+// Each element `Times` times side by side, a power of two: p[0], p[0], p[1], p[1], ... for two.
+template <class V, int Times>
+KORCH_INLINE V load_repeated(const float* p) {
+  if constexpr (Types<V>::lanes == 1) {
+    return *p;
+  } else {
+    return load_repeated_lanes<Times>(p, Lanes{});
+  }
+}
+
+template <int... I>
+KORCH_INLINE vf load_pairs_lanes(const float* p, Sequence<I...>) {
+  vf first, second;
+  memcpy(&first, p, sizeof first);
+  memcpy(&second, p + kLanes - 1, sizeof second);  // not behind the last element that is asked for
+  return __builtin_shufflevector(first, second, (I < kLanes / 2 ? 2 * I : 2 * I + 1)...);
+}
+// p[0], p[2], p[4], ...
+template <class V>
+KORCH_INLINE V load_pairs(const float* p) {
+  if constexpr (Types<V>::lanes == 1) {
+    return *p;
+  } else {
+    return load_pairs_lanes(p, Lanes{});
+  }
+}
+
+template <int... I>
+KORCH_INLINE vf reversed_lanes(vf v, Sequence<I...>) {
+  return __builtin_shufflevector(v, v, (kLanes - 1 - I)...);
+}
+// p[0], p[-1], p[-2], ...
+template <class V>
+KORCH_INLINE V load_reversed(const float* p) {
+  if constexpr (Types<V>::lanes == 1) {
+    return *p;
+  } else {
+    vf v;
+    memcpy(&v, p - (kLanes - 1), sizeof v);
+    return reversed_lanes(v, Lanes{});
+  }
+}
+
+template <int Step, int... I>
+KORCH_INLINE void exchange(vf& a, vf& b, Sequence<I...>) {
+  vf upper = __builtin_shufflevector(a, b, ((I & Step) ? kLanes + I - Step : I)...);
+  b = __builtin_shufflevector(a, b, ((I & Step) ? kLanes + I : I + Step)...);
+  a = upper;
+}
+// Rows and columns of a square change places: blocks of `Step` elements first, then of twice as many, ...
+template <int Step = 1>
+KORCH_INLINE void transpose(vf* square) {
+  if constexpr (Step < kLanes) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i)
+      if ((i & Step) == 0) exchange<Step>(square[i], square[i + Step], Lanes{});
+    transpose<2 * Step>(square);
+  }
+}
+// Fills `square` so that square[j] has element j of row(i) in lane i.
+template <class F>
+KORCH_INLINE void load_transposed(vf* square, F row) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) square[i] = row(i);
+  transpose(square);
+}
+
 // ---- arithmetic ----------------------------------------------------------------------------------------------------
 
 constexpr uint32_t kSignBit = 0x80000000u;
@@ -295,6 +392,26 @@ KORCH_INLINE V sign_(V x) {
 template <class V>
 KORCH_INLINE V reciprocal_(V x) {
   return 1.0f / x;
+}
+
+// What many numbers are divided by. `is_plain` says that neither it nor its reciprocal is zero, denormal, infinite or NaN.
+struct Divisor {
+  float by, reciprocal;
+  bool is_plain;
+};
+KORCH_INLINE Divisor divisor(float by) {
+  float a = abs_(by);
+  return {by, 1.0f / by, a >= 1.17549435e-38f && a <= 8.50705917e37f};
+}
+// x / d.by. Correctly rounded where products and sums are contracted (but for denormal quotients, which may be off by one
+// unit), else within 1.5 ulp.
+template <class V>
+KORCH_INLINE V divided(V x, Divisor d) {
+  if (!d.is_plain) return x / d.by;
+  V q = x * d.reciprocal;
+  V rest = x - q * d.by;
+  // For infinite quotients there is no rest.
+  return select(abs_(rest) < kInfinity, q + rest * d.reciprocal, q);
 }
 
 // ---- exponential functions -----------------------------------------------------------------------------------------
@@ -429,6 +546,14 @@ KORCH_INLINE V softplus_(V x) {
   V f = select(large, 0.5f * (e - 1.0f), e);
   V n = select(large, broadcast<V>(1.0f), broadcast<V>(0.0f));
   return log_reduced(f, n) + at_least(x, 0.0f);
+}
+
+// tanh(softplus(x)) = w / (w + 2) with w = e^x (e^x + 2). Error: at most 5 ulp.
+template <class V>
+KORCH_INLINE V tanh_softplus_(V x) {
+  V e = exp_bounded(at_most(at_least(x, -104.5f), 20.0f));
+  V w = e * (e + 2.0f);
+  return w / (w + 2.0f);
 }
 
 // ---- error function ------------------------------------------------------------------------------------------------
@@ -893,26 +1018,38 @@ KORCH_INLINE vi mask_of(vi mask) {
 }
 
 struct Add {
-  KORCH_INLINE float of(float a, float b) { return a + b; }
+  template <class V>
+  KORCH_INLINE V of(V a, V b) {
+    return a + b;
+  }
 };
 struct Multiply {
-  KORCH_INLINE float of(float a, float b) { return a * b; }
+  template <class V>
+  KORCH_INLINE V of(V a, V b) {
+    return a * b;
+  }
 };
 struct Largest {
-  KORCH_INLINE float of(float a, float b) { return vmax(a, b); }
+  template <class V>
+  KORCH_INLINE V of(V a, V b) {
+    return vmax(a, b);
+  }
 };
 struct Smallest {
-  KORCH_INLINE float of(float a, float b) { return vmin(a, b); }
+  template <class V>
+  KORCH_INLINE V of(V a, V b) {
+    return vmin(a, b);
+  }
 };
 
 // All lanes joined, in pairs.
-template <class Op>
+template <class Op, int Width = kLanes / 2>
 KORCH_INLINE float across_lanes(vf v) {
-  float x[kLanes];
-  store(x, v);
-  for (int width = kLanes / 2; width > 0; width /= 2)
-    for (int i = 0; i < width; ++i) x[i] = Op::of(x[i], x[i + width]);
-  return x[0];
+  if constexpr (Width == 0) {
+    return v[0];
+  } else {
+    return across_lanes<Op, Width / 2>(Op::of(v, rotated<Width>(v, Lanes{})));
+  }
 }
 
 // ---- integers ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,135 @@
+"""Apply every rule of the algebra alone to every model of a folder, and time what ONNX Runtime makes of the result.
+
+Writes mining.json and mining.md after each model: for each rule that applies, how often, and how many times as fast as
+the input the model is then; for all rules together the same, and, with --without, for all rules but one. A rule wins
+on a model if its whole 95 % interval is above 1.
+
+    python scripts/mine.py build/models -o build/mining
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from korch_cli.algebra import default_rules, simplify
+from korch_cli.algebra.rule import Rule
+from korch_cli.core.model import Bindings, Model
+from korch_cli.emit import save_model
+from korch_cli.load import load
+from korch_cli.verify import draw_inputs
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "models"), str(ROOT / "benchmarks")]
+ALL = "all rules"
+DASH = "–"
+
+
+def main() -> None:
+    """Mine the models that are there."""
+    from fetch import catalogue
+
+    chosen = _arguments()
+    entries = catalogue()
+    chosen.output.mkdir(parents=True, exist_ok=True)
+    found: dict[str, Any] = {}
+    for name in chosen.only or entries:
+        path = chosen.folder / f"{name}.onnx"
+        if not path.exists():
+            continue
+        print(name, flush=True)
+        found[name] = _mine(path, entries[name], chosen)
+        (chosen.output / "mining.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        (chosen.output / "mining.md").write_text(page(found), encoding="utf-8")
+
+
+def _mine(path: Path, entry: Mapping[str, Any], chosen: argparse.Namespace) -> dict[str, Any]:
+    from contest import Contestant, hold
+
+    shapes = {name: tuple(map(int, text.split("x"))) for name, text in entry["shapes"].items()}
+    model = load(path, Bindings({}, shapes))
+    with tempfile.TemporaryDirectory(prefix="mining-") as scratch:
+        folder = Path(scratch)
+        source = folder / "source.onnx"
+        save_model(model.proto, path.parent, source)
+        feeds = draw_inputs(source, [(name, model.types[name]) for name in model.inputs], seed=0, runs=1, given={})[0]
+        variants = list(_variants(model, path, folder, without=chosen.without))
+        if not variants:
+            return {}
+        runtime = {"model": str(source)}
+        contestants = [Contestant("input", "OnnxRuntime", runtime)]
+        contestants += [Contestant(name, "OnnxRuntime", {"model": str(file)}) for name, file, _ in variants]
+        reference = Contestant("reference", "OnnxRuntime", runtime | {"optimize": False})
+        standings = hold(
+            contestants, reference, feeds, threads=chosen.threads, rounds=chosen.rounds, block_s=chosen.block
+        )
+    rows = {standing.name: standing.row(standings[0]) for standing in standings}
+    for name, _, count in variants:
+        rows[name]["applied"] = count
+    for row in rows.values():
+        row.pop("samples_us", None)
+    return rows
+
+
+def _variants(model: Model, path: Path, folder: Path, *, without: bool) -> Iterator[tuple[str, Path, int]]:
+    """Write the model as each rule alone leaves it, and all of them; yield names, files, and how often they applied."""
+    table = default_rules()
+    sets: list[tuple[str, Sequence[Rule]]] = [(rule.name, [rule]) for rule in table]
+    sets.append((ALL, table))
+    if without:
+        sets += [(f"without {rule.name}", [other for other in table if other is not rule]) for rule in table]
+    whole = simplify(model)
+    used = {name for name, _ in whole.applied} if whole is not None else set()
+    for number, (name, rules) in enumerate(sets):
+        if name.startswith("without ") and name.removeprefix("without ") not in used:
+            continue
+        found = simplify(model, chosen=rules)
+        if found is None:
+            continue
+        file = folder / f"{number}.onnx"
+        save_model(found.proto, path.parent, file)
+        yield name, file, sum(count for _, count in found.applied)
+
+
+def page(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the figures as a table, one row for each rule and model."""
+    lines = [
+        "| rule | model | applied | speed of the input = 1 | 95 % interval | |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    names = [rule.name for rule in default_rules()]
+    for rule in (*names, *(f"without {name}" for name in names), ALL):
+        for model, rows in found.items():
+            if rule in rows:
+                lines.append(_line(rule, model, rows[rule]))
+    return "\n".join(lines) + "\n"
+
+
+def _line(rule: str, model: str, row: Mapping[str, Any]) -> str:
+    ratio = row.get("ratio")
+    if ratio is None:
+        return f"| {rule} | {model} | {row['applied']} | {DASH} | {DASH} | {row.get('sentence', row['status'])} |"
+    verdict = "wins" if ratio["low"] > 1 else "loses" if ratio["high"] < 1 else ""
+    interval = f"{ratio['low']:.3f}–{ratio['high']:.3f}"
+    return f"| {rule} | {model} | {row['applied']} | {ratio['value']:.3f} | {interval} | {verdict} |"
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where the models are")
+    parser.add_argument("only", nargs="*", help="names of models; all that are there by default")
+    parser.add_argument("-o", "--output", type=Path, default=ROOT / "build" / "mining", help="folder to write to")
+    parser.add_argument("--threads", type=int, default=2, help="threads of each model")
+    parser.add_argument("--rounds", type=int, default=9, help="blocks of each variant")
+    parser.add_argument("--block", type=float, default=0.5, help="seconds of one block")
+    parser.add_argument("--without", action="store_true", help="also time all rules but one")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

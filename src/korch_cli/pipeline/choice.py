@@ -1,0 +1,221 @@
+"""The choice end to end: the few best plans are built, and timed as a whole against each other and the input.
+
+The program adds up times of kernels that were measured one by one. What a plan really takes also depends on what ONNX
+Runtime fuses and arranges around them, so plans that are nearly equal by the sum are compared as they would run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from korch_cli.core.errors import KorchError
+from korch_cli.core.kernel import CandidateKind
+from korch_cli.core.plan import Plan, Priced
+from korch_cli.core.record import Contest, ContestantRecord, Verdict
+from korch_cli.pipeline.delivery import Built, Delivery
+from korch_cli.pipeline.search import Search
+from korch_cli.pipeline.stored import decode_contest, encode_contest
+from korch_cli.solve import check_plan, solve
+from korch_cli.verify import Subject, compare_all
+
+Clock = Callable[[str], AbstractContextManager[None]]
+
+_PROTOCOL = 1
+"""Part of the key: what an earlier version compared in another way is not read."""
+BEST, CAUTIOUS, SECOND, SIMPLIFIED = "the best sum", "the cautious one", "another one", "no kernels"
+_SURCHARGE = 0.25
+"""What generated kernels cost more in the cautious plan: it keeps those that pay beyond doubt."""
+_CLOSE: Mapping[str, float] = {CAUTIOUS: 0.08, SECOND: 0.03}
+"""How much more than the best sum a plan may take; custom nodes are what sums are the least sure about."""
+_SOLVER_SECONDS = 10.0
+_SECONDS_EACH = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """A plan that was built and computes what it should.
+
+    Attributes:
+        name: how it was found.
+        built: its files.
+        verdicts: the comparisons of its outputs.
+    """
+
+    name: str
+    built: Built
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def custom_nodes(self) -> int:
+        """How many nodes run kernels of ours."""
+        return _custom_nodes(self.built.plan)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A contest that was held: the plans in the order of the contest, and the result."""
+
+    plans: tuple[Plan, ...]
+    contest: Contest
+
+
+def choose(
+    search: Search, best: Contestant, delivery: Delivery, clock: Clock
+) -> tuple[Contestant, tuple[ContestantRecord, ...]]:
+    """Return the plan to deliver, and how each one did; nothing is timed where there is nothing to choose from.
+
+    Of two plans, the one with more custom nodes wins only if it is faster beyond doubt. The result stays in the store,
+    so that the same search ends with the same plan.
+    """
+    book = _Book(search, best.built.plan)
+    held = book.read()
+    known = [best]
+    if held is None:
+        if time.monotonic() < search.deadline:
+            known += _challengers(search, best.built.plan, delivery, clock)
+        known.sort(key=lambda contestant: (contestant.custom_nodes, contestant is not best))
+        contest = Contest((), ())
+        if len(known) > 1:
+            delivery.progress.stage(f"Timing {len(known)} plans end to end")
+            with clock("compare"):
+                contest = _timed(known, delivery)
+        held = book.keep(_Held(tuple(c.built.plan for c in known), contest))
+    if not held.contest.samples:
+        return best, ()
+    at = winner(held.contest)
+    name = held.contest.samples[at].name
+    chosen = next((c for c in known if c.name == name), None)
+    if chosen is None:
+        chosen = next(iter(_contestant(name, held.plans[at - 1], delivery, clock)), best)
+    return chosen, tuple(_records(held, chosen.name))
+
+
+def _challengers(search: Search, best: Plan, delivery: Delivery, clock: Clock) -> list[Contestant]:
+    """Build what is worth a comparison with the best sum, within the budget of the search."""
+    with clock("search"):
+        plans = list(alternatives(search, best))
+        plain = search.without_kernels()
+    if not delivery.is_written(plain):
+        plans.append((SIMPLIFIED, plain))
+    found: list[Contestant] = []
+    for name, plan in plans:
+        if time.monotonic() < search.deadline:
+            found += _contestant(name, plan, delivery, clock)
+    return found
+
+
+def _records(held: _Held, chosen: str) -> Iterator[ContestantRecord]:
+    for at, (plan, samples) in enumerate(zip(held.plans, held.contest.samples[1:], strict=True), start=1):
+        yield ContestantRecord(
+            name=samples.name,
+            custom_nodes=_custom_nodes(plan),
+            predicted_us=plan.cost_us,
+            measured_us=statistics.median(samples.times_us),
+            ratio=held.contest.ratios[0][at],
+            chosen=samples.name == chosen,
+        )
+
+
+def alternatives(search: Search, best: Plan) -> Iterator[tuple[str, Plan]]:
+    """Yield plans that may run faster than the best sum although their own is not smaller."""
+    prices = search.prices()
+    costs = {p.candidate: p.cost_us for p in prices}
+    raised = [
+        Priced(p.candidate, p.cost_us * (1 + _SURCHARGE * (p.candidate.kind is CandidateKind.GENERATED)))
+        for p in prices
+    ]
+    limit_s = min(_SOLVER_SECONDS, search.settings.solver_time_s)
+    found = [best]
+    for name, priced, apart in ((CAUTIOUS, raised, ()), (SECOND, prices, found)):
+        try:
+            plan = solve(search.graph, priced, time_limit_s=limit_s, apart=tuple(apart))
+        except KorchError:  # Nothing else computes what the best plan's kernels do.
+            continue
+        kernels = tuple(Priced(p.candidate, costs[p.candidate]) for p in plan.kernels)
+        plan = Plan(kernels, sum(p.cost_us for p in kernels), 0.0, "feasible")
+        check_plan(search.graph, plan)
+        close = plan.cost_us <= (1 + _CLOSE[name]) * best.cost_us
+        if close and all(_generated(plan) != _generated(other) for other in found) and _custom_nodes(plan):
+            found.append(plan)
+            yield name, plan
+
+
+def _generated(plan: Plan) -> frozenset[tuple[int, ...]]:
+    return frozenset(p.candidate.body for p in plan.kernels if p.candidate.kind is CandidateKind.GENERATED)
+
+
+def _custom_nodes(plan: Plan) -> int:
+    return sum(p.candidate.kind is CandidateKind.GENERATED for p in plan.kernels)
+
+
+def _contestant(name: str, plan: Plan, delivery: Delivery, clock: Clock) -> list[Contestant]:
+    """Build a plan in a folder of its own and check it; none if its outputs differ."""
+    aside = replace(delivery, staged=delivery.staged / f"plan-{name.replace(' ', '-')}")
+    aside.staged.mkdir(exist_ok=True)
+    with clock("build"):
+        built = aside.build(plan)
+    with clock("verify"):
+        verdicts = aside.verify(built)
+    return [Contestant(name, built, verdicts)] if all(verdict.passed for verdict in verdicts) else []
+
+
+def _timed(contestants: Sequence[Contestant], delivery: Delivery) -> Contest:
+    subjects = [Subject("input", delivery.prepared.whole.path, None, optimize=True)]
+    subjects += [Subject(c.name, c.built.model, c.built.library, optimize=True) for c in contestants]
+    return compare_all(
+        subjects,
+        delivery.prepared.whole.feeds[0],
+        threads=delivery.settings.threads,
+        seconds=_SECONDS_EACH * len(subjects),
+        progress=delivery.progress,
+    )
+
+
+def winner(contest: Contest) -> int:
+    """Return the winner among the plans of a contest, in which the input is the first and then come simpler ones."""
+    champion = 1
+    for challenger in range(2, len(contest.samples)):
+        if contest.ratios[champion][challenger].low > 1.0:
+            champion = challenger
+    return champion
+
+
+class _Book:
+    """The contests in the store, by the search and its best plan."""
+
+    def __init__(self, search: Search, best: Plan) -> None:
+        self._store = search.laboratory.bench.store
+        self._prices = search.prices()
+        self._place = {p.candidate: at for at, p in enumerate(self._prices)}
+        settings = search.settings
+        parts = [
+            [_PROTOCOL, hashlib.sha256(settings.source.read_bytes()).hexdigest(), settings.budget_s],
+            [[p.candidate.digest, p.candidate.body, p.cost_us] for p in self._prices],
+            [self._place[p.candidate] for p in best.kernels],
+        ]
+        digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+        self._key = f"contest/{digest}/{search.laboratory.bench.origin}"
+
+    def read(self) -> _Held | None:
+        """Return the contest that was held before, None if there was none."""
+        return self._store.read(self._key, self._decoded)
+
+    def keep(self, held: _Held) -> _Held:
+        """Keep a contest, unless one is kept already; return the one that counts."""
+        plans = [[self._place[p.candidate] for p in plan.kernels] for plan in held.plans]
+        return self._store.keep(self._key, {"plans": plans, "contest": encode_contest(held.contest)}, self._decoded)
+
+    def _decoded(self, document: dict[str, Any]) -> _Held:
+        plans = [self._plan(places) for places in document["plans"]]
+        return _Held(tuple(plans), decode_contest(document["contest"]))
+
+    def _plan(self, places: Sequence[int]) -> Plan:
+        kernels = tuple(self._prices[at] for at in places)
+        return Plan(kernels, sum(p.cost_us for p in kernels), 0.0, "feasible")

@@ -1,0 +1,207 @@
+"""Loops that are cut, transposed or shared: what they compute at odd sizes, and that no slow form is left in them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from korch_cli.codegen import headers
+from korch_cli.core.graph import PrimitiveGraph
+from korch_cli.core.kernel import Kernel
+from korch_cli.core.progress import Silent
+from korch_cli.core.text import parse_graph
+from korch_cli.toolchain import Compiler, compile_units, find_compiler, link
+
+Check = Callable[[Sequence[PrimitiveGraph]], list[Kernel]]
+
+GATHER = "lanes<V>"
+"""How elements are read that do not lie side by side: one after the other."""
+
+
+def graph(*lines: str) -> PrimitiveGraph:
+    return parse_graph("\n".join(lines))
+
+
+def layout(operand: str, op: str, result: str, dtype: str = "f32") -> PrimitiveGraph:
+    return graph(
+        f'%0 "x" {dtype}[{operand}] = input',
+        f'%1 "y" {dtype}[{result}] = {op} (%0) @0',
+        f'%2 "z" {dtype}[{result}] = elementwise neg (%1) @1',
+        "outputs (%2)",
+    )
+
+
+def indices(*positions: int) -> str:
+    return f"gather axis=1 indices=[{','.join(map(str, positions))}]"
+
+
+REFLECTED = indices(2, 1, *range(37), 35, 34)
+DOUBLED = indices(*(i // 2 for i in range(74)))
+# A linear resize by 8: half a period at both ends.
+STRETCHED = indices(*(min(max((i - 4) // 8, 0), 8) for i in range(80)))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        layout("5,37", REFLECTED, "5,41"),
+        layout("5,37", DOUBLED, "5,74"),
+        layout("5,10", STRETCHED, "5,80"),
+        layout("6,75", "slice starts=[0,1] steps=[1,2]", "6,37"),
+        layout("6,75", "slice starts=[0,74] steps=[1,-1]", "6,75"),
+        layout("3,5,37", "pad before=[0,1,2] value=1.5", "3,8,42"),
+    ],
+)
+def test_maps_with_seams_become_plain_loads(check_kernels: Check, body: PrimitiveGraph) -> None:
+    for kernel in check_kernels([body]):
+        assert GATHER not in kernel.source
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "i32", "bool", "f64"])
+def test_maps_with_seams_of_other_types(check_kernels: Check, dtype: str) -> None:
+    function = "not" if dtype == "bool" else "neg"
+    bodies = [
+        graph(
+            f'%0 "x" {dtype}[{operand}] = input',
+            f'%1 "y" {dtype}[{result}] = {op} (%0) @0',
+            f'%2 "z" {dtype}[{result}] = elementwise {function} (%1) @1',
+            "outputs (%2)",
+        )
+        for operand, op, result in (
+            ("5,37", REFLECTED, "5,41"),
+            ("5,37", DOUBLED, "5,74"),
+            ("6,75", "slice starts=[0,1] steps=[1,2]", "6,37"),
+            ("37,21", "transpose perm=[1,0]", "21,37"),
+        )
+    ]
+    check_kernels(bodies)
+
+
+def test_seams_between_tensors_leave_no_condition(check_kernels: Check) -> None:
+    for axis, shapes in (("1", ("4,3,37", "4,18,37", "4,21,37")), ("2", ("4,5,3", "4,5,40", "4,5,43"))):
+        (kernel,) = check_kernels(
+            [
+                graph(
+                    f'%0 "a" f32[{shapes[0]}] = input',
+                    f'%1 "b" f32[{shapes[1]}] = input',
+                    f'%2 "s" f32[{shapes[1]}] = elementwise sigmoid (%1) @0',
+                    f'%3 "c" f32[{shapes[2]}] = concat axis={axis} (%0, %2) @1',
+                    "outputs (%3)",
+                )
+            ]
+        )
+        assert "select(" not in kernel.source
+        assert " ? load<V>" not in kernel.source
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (37, 53), (5, 130), (130, 5), (64, 33)])
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_operands_are_transposed_in_registers(check_kernels: Check, shape: tuple[int, int], dtype: str) -> None:
+    rows, columns = shape
+    body = graph(
+        f'%0 "x" {dtype}[{rows},{columns}] = input',
+        f'%1 "r" {dtype}[{columns},{rows}] = input',
+        f'%2 "t" {dtype}[{columns},{rows}] = transpose perm=[1,0] (%0) @0',
+        f'%3 "y" {dtype}[{columns},{rows}] = elementwise add (%2, %1) @1',
+        "outputs (%3)",
+    )
+    assert "load_transposed" in check_kernels([body])[0].source
+
+
+@pytest.mark.parametrize("columns", [16, 33, 129, 640])
+def test_exponentials_of_a_row_are_computed_once(check_kernels: Check, columns: int) -> None:
+    body = graph(
+        f'%0 "x" f32[7,{columns}] = input',
+        '%1 "m" f32[7,1] = reduce max axes=[1] (%0) @0',
+        f'%2 "d" f32[7,{columns}] = elementwise sub (%0, %1) @0',
+        f'%3 "e" f32[7,{columns}] = elementwise exp (%2) @0',
+        '%4 "s" f32[7,1] = reduce sum axes=[1] (%3) @0',
+        f'%5 "y" f32[7,{columns}] = elementwise div (%3, %4) @0',
+        "outputs (%5)",
+    )
+    row = next(kernel for kernel in check_kernels([body]) if kernel.schedule == "row")
+    assert row.source.count("exp_(") == 1
+
+
+def test_what_several_reductions_need_is_computed_once(check_kernels: Check) -> None:
+    body = graph(
+        '%0 "x" f32[6,75] = input',
+        '%1 "g" f32[6,75] = elementwise erf (%0) @0',
+        '%2 "m" f32[6,1] = reduce mean axes=[1] (%1) @1',
+        '%3 "d" f32[6,75] = elementwise sub (%1, %2) @1',
+        '%4 "q" f32[6,75] = elementwise mul (%3, %3) @1',
+        '%5 "v" f32[6,1] = reduce mean axes=[1] (%4) @1',
+        '%6 "y" f32[6,75] = elementwise mul (%3, %5) @1',
+        "outputs (%6)",
+    )
+    row = next(kernel for kernel in check_kernels([body]) if kernel.schedule == "row")
+    assert row.source.count("erf_(") == 1
+
+
+def test_mish_needs_one_exponential(check_kernels: Check) -> None:
+    body = graph(
+        '%0 "x" f32[3,77] = input',
+        '%1 "s" f32[3,77] = elementwise softplus (%0) @0',
+        '%2 "t" f32[3,77] = elementwise tanh (%1) @1',
+        '%3 "y" f32[3,77] = elementwise mul (%0, %2) @2',
+        "outputs (%3)",
+    )
+    (kernel,) = check_kernels([body])
+    assert "tanh_softplus_(" in kernel.source
+    assert " softplus_(" not in kernel.source
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    folder = tmp_path_factory.mktemp("loops")
+    source = """#include "korch_vector.h"
+using namespace korch;
+extern "C" void divide(const float* x, float by, float* y, int64_t n) {
+  const Divisor d = divisor(by);
+  for (int64_t i = 0; i + kLanes <= n; i += kLanes) store(y + i, divided(load<vf>(x + i), d));
+}
+extern "C" void gate(const float* x, float* y, int64_t n) {
+  for (int64_t i = 0; i + kLanes <= n; i += kLanes) store(y + i, tanh_softplus_(load<vf>(x + i)));
+}
+"""
+    found = find_compiler()
+    compiler = Compiler(found.command, tuple(f for f in found.flags if f != "-fvisibility=hidden"), found.identity)
+    built = compile_units(compiler, {"loops": source}, headers(), folder, jobs=1, progress=Silent())["loops"]
+    assert isinstance(built, Path), built
+    link(compiler, [built], folder / "loops.so", exports=["divide", "gate"])
+    return ctypes.CDLL(str(folder / "loops.so"))
+
+
+def test_division_by_one_number_is_division(library: ctypes.CDLL) -> None:
+    rng = np.random.default_rng(0)
+    wide = np.exp(rng.uniform(-87, 88, 4096)) * rng.choice([-1, 1], 4096)
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 3.4e38, -3.4e38, 1.0, 3.0, 1e-38]
+    x = np.concatenate([wide, special, np.zeros(4)]).astype(np.float32)
+    x = x[: x.size // 16 * 16]
+    for by in [*special, 3.0, 6.0, 0.1, 1e30, -7e-30, *rng.uniform(-9, 9, 20)]:
+        divisor = np.float32(by)
+        y = np.zeros_like(x)
+        pointers = (ctypes.c_void_p(x.ctypes.data), ctypes.c_float(float(divisor)), ctypes.c_void_p(y.ctypes.data))
+        library.divide(*pointers, ctypes.c_int64(x.size))
+        with np.errstate(all="ignore"):
+            want = x / divisor
+        normal = (np.abs(want) >= np.finfo(np.float32).tiny) & np.isfinite(want)
+        np.testing.assert_allclose(y[normal], want[normal], rtol=1.8e-7, err_msg=str(by))
+        np.testing.assert_allclose(y[~normal], want[~normal], rtol=0, atol=3e-45, equal_nan=True, err_msg=str(by))
+
+
+def test_error_of_tanh_of_softplus(library: ctypes.CDLL) -> None:
+    x = np.concatenate([np.linspace(-105, 30, 40_000), np.linspace(-3, 3, 8_000)]).astype(np.float32)
+    x[:8] = [0.0, -0.0, np.inf, -np.inf, np.nan, 3e38, -3e38, 1e-45]
+    y = np.zeros_like(x)
+    library.gate(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data), ctypes.c_int64(x.size))
+    wide = x.astype(np.float64)
+    want = np.tanh(np.maximum(wide, 0) + np.log1p(np.exp(-np.abs(wide))))
+    finite = np.isfinite(want)
+    spacing = np.spacing(np.maximum(np.abs(want[finite]), np.finfo(np.float32).tiny).astype(np.float32))
+    assert (np.abs(y[finite] - want[finite]) / spacing).max() <= 5
+    np.testing.assert_array_equal(np.isnan(y), np.isnan(want))
