@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from korch_cli.core.gpu import Image
 from korch_cli.core.kernel import Kernel, KernelBody, Timing
+from korch_cli.core.launch import CudaKernel
 from korch_cli.core.types import TensorType
 
 
@@ -28,6 +30,23 @@ class LibraryEntry:
         """Return the entry of a kernel that computes `body`."""
         inputs = tuple(value.type for value in body.graph.inputs())
         return cls(kernel, inputs, tuple(body.graph.values[v].type for v in body.graph.outputs))
+
+
+@dataclass(frozen=True, slots=True)
+class CudaEntry:
+    """One custom operator of a library of CUDA kernels; it is named `kernel.name`.
+
+    Attributes:
+        kernel: what runs.
+        inputs: static types of the operands, in the order of the kernel's `in` pointers.
+        outputs: static types of the results, in the order of its `out` pointers.
+        images: the kernel, compiled for several architectures.
+    """
+
+    kernel: CudaKernel
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    images: tuple[Image, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,6 +122,8 @@ def link(
             "-Wl,--no-undefined",
             "-Wl,-s",
             "-lm",
+            # Where dlopen is no part of the C library.
+            "-ldl",
             "-lc",
             "-lgcc",
         ]

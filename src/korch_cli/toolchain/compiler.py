@@ -15,12 +15,13 @@ from pathlib import Path
 
 from korch_cli.core.errors import MissingError
 
+_NATIVE = "-march=native"
 _FLAGS = (
     "-std=c++17",
     "-O3",
     # Vectors are in the text. Some loops that are not, of integers and floats, GCC 12 vectorises wrongly.
     "-fno-tree-loop-vectorize",
-    "-march=native",
+    _NATIVE,
     "-fPIC",
     "-fvisibility=hidden",
     "-fno-math-errno",
@@ -55,6 +56,10 @@ class Compiler:
     command: tuple[str, ...]
     flags: tuple[str, ...]
     identity: str
+
+    def portable(self) -> Compiler:
+        """Return the compiler without instructions that only this machine may have, for what runs on another one."""
+        return Compiler(self.command, tuple(f for f in self.flags if f != _NATIVE), f"{self.identity} portable")
 
 
 def find_compiler(preference: str | None = None) -> Compiler:
