@@ -10,7 +10,8 @@ from typing import Any
 
 from korch_cli.core.errors import UsageError
 from korch_cli.core.graph import PrimitiveGraph
-from korch_cli.core.kernel import CandidateKind, Kernel
+from korch_cli.core.kernel import CandidateKind
+from korch_cli.core.launch import GeneratedKernel
 from korch_cli.core.model import Model
 from korch_cli.core.plan import Plan
 
@@ -22,7 +23,7 @@ def plan_document(
     model_sha256: str,
     reason: str,
     plan: Plan | None,
-    kernels: Mapping[str, Kernel],
+    kernels: Mapping[str, GeneratedKernel],
     domain: str | None,
     graph: PrimitiveGraph,
     shapes: Mapping[str, Sequence[int]],
@@ -73,7 +74,7 @@ def plan_document(
     return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _kernels(model: Model, plan: Plan, kernels: Mapping[str, Kernel], graph: PrimitiveGraph) -> list[dict[str, object]]:
+def _kernels(model: Model, plan: Plan, kernels: Mapping[str, GeneratedKernel], graph: PrimitiveGraph) -> list[dict[str, object]]:
     chosen = [p for p in plan.kernels if p.candidate.kind is CandidateKind.GENERATED]
     uses = Counter(p.candidate.digest for p in chosen)
     found: dict[str, dict[str, object]] = {}
@@ -99,7 +100,7 @@ def _kernels(model: Model, plan: Plan, kernels: Mapping[str, Kernel], graph: Pri
 
 
 def _sequence(
-    model: Model, plan: Plan, kernels: Mapping[str, Kernel], graph: PrimitiveGraph, ways: Sequence[str]
+    model: Model, plan: Plan, kernels: Mapping[str, GeneratedKernel], graph: PrimitiveGraph, ways: Sequence[str]
 ) -> Iterator[dict[str, object]]:
     for priced in plan.kernels:
         candidate = priced.candidate

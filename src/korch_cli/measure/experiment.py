@@ -94,6 +94,18 @@ def run_profile(
     return times, float(np.quantile(plain.times_us, 0.25)), optimized
 
 
+def run_rewriting(path: Path, folder: Path) -> Path:
+    """Return the graph that ONNX Runtime makes of a model for any processor: without layouts that only CPUs have."""
+    import onnxruntime
+
+    optimized = folder / "extended.onnx"
+    options = _options(1, optimize=True)
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(optimized)
+    _opened(path, options)
+    return optimized
+
+
 def _node_times(lines: Iterable[str]) -> dict[str, float]:
     """Return a low percentile of every node's times: what is above it comes from other processes.
 

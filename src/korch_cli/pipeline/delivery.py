@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from korch_cli.candidates import single_operators
-from korch_cli.core.kernel import DOMAIN_PREFIX, Candidate, CandidateKind, Kernel, KernelBody
+from korch_cli.core.kernel import DOMAIN_PREFIX, Candidate, CandidateKind, KernelBody
+from korch_cli.core.launch import GeneratedKernel
 from korch_cli.core.plan import Plan, Priced
 from korch_cli.core.progress import Progress
 from korch_cli.core.record import Comparison, ContestantRecord, Verdict
@@ -51,7 +52,7 @@ class Built:
 
     plan: Plan
     bodies: Mapping[Candidate, KernelBody]
-    kernels: Mapping[str, Kernel]
+    kernels: Mapping[str, GeneratedKernel]
     domain: str
     model: Path
     compared: Path
@@ -113,7 +114,7 @@ class Delivery:
         library = None if not ordered else self.staged / self._library.name
         if library is not None:
             comments = {kernels[d].name: f"Computes {names}." for d, names in self._computed(chosen).items()}
-            self.laboratory.build(domain, [self.laboratory.entry(k) for k in ordered], comments, None, library)
+            self.laboratory.ship(domain, ordered, comments, library)
         unrolled = self.prepared.unrolled
         source = unrolled.model.path.parent
         proto = build_model(self.ways.model, self.ways.graph, plan, bodies, kernels, domain)
