@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from korch_cli.core.errors import UsageError
+from korch_cli.core.errors import KorchError, UsageError
 from korch_cli.core.explanation import Choice, ExplainRecord, NodeRecord
 from korch_cli.core.graph import PrimitiveGraph, Value
 from korch_cli.core.kernel import Candidate, CandidateKind, Port
@@ -150,7 +150,7 @@ class _Asking:
     def node(self, operator: int) -> NodeRecord:
         """Return what could compute a node, with the cost of the cheapest plan for the most promising choices."""
         program, places = self._program, list(self._places(operator))
-        least = least_us(program.graph, program.priced, time_limit_s=_SECONDS / 2)
+        least = self._least(places)
         places = [i for i in places if math.isfinite(least[i])]
         ranked = sorted(places, key=lambda i: (i not in program.chosen, least[i], program.priced[i].cost_us, i))
         counts: dict[str, int] = {}
@@ -193,11 +193,23 @@ class _Asking:
         taken = i in program.chosen
         return Choice(self._kind(i), nodes, priced.cost_us, program.sources[i], plan_us, least, taken)
 
+    def _least(self, places: Sequence[int]) -> dict[int, float]:
+        """Return what a plan with each of these candidates costs at least, all others having been measured."""
+        program, asked = self._program, set(places)
+        kept = [i for i, source in enumerate(program.sources) if source != "bound" or i in asked]
+        found = least_us(program.graph, [program.priced[i] for i in kept], time_limit_s=_SECONDS / 2)
+        return dict(zip(kept, found, strict=True))
+
     def _with(self, i: int) -> float | None:
         left = self._deadline - time.monotonic()
         if left <= 0:
             return None
-        plan = solve_with(self._program.graph, self._program.priced, i, time_limit_s=left)
+        # What was never measured is in no plan that the search could have ended with, but for what is asked about.
+        others = [p for j, p in enumerate(self._program.priced) if j != i and self._program.sources[j] != "bound"]
+        try:
+            plan = solve_with(self._program.graph, [self._program.priced[i], *others], 0, time_limit_s=left)
+        except KorchError:  # It reads what only kernels leave that were not measured either.
+            return None
         return plan.cost_us if plan.status == "optimal" else None
 
     def _plain(self, taken: Sequence[Choice]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,32 @@ def test_the_choice_depends_on_the_price(model: Path, store: ProfileStore) -> No
     assert [c.kind for c in node.choices if c.taken] == ["kernel"]
     costs = {c.kind: c.plan_us for c in node.choices}
     assert costs == {"kernel": 8.5, "operators": 11.0, "rewritten": 9.0}
+
+
+def test_what_was_never_measured_counts_only_where_it_is_asked_about(model: Path, store: ProfileStore) -> None:
+    whole = program()
+    keep_program(store, digest(model), replace(whole, sources=(*whole.sources[:4], "bound")))
+    costs = {c.kind: (c.plan_us, c.source) for c in asked(model, store, "n0").choices}
+    assert costs == {"operators": (10.0, "profiled")}
+    cheap = Priced(whole.priced[4].candidate, 0.25)
+    unmeasured = replace(whole, priced=(*whole.priced[:4], cheap), sources=(*whole.sources[:4], "bound"))
+    keep_program(store, digest(model), unmeasured)
+    assert [c.plan_us for c in asked(model, store, "n0").choices] == [10.0]
+    node = asked(model, store, "n1")
+    assert {c.kind: c.plan_us for c in node.choices} == {"rewritten": 5.0, "operators": 11.0, "kernel": 5.25}
+
+
+def test_a_kernel_that_needs_another_unmeasured_one_is_only_bounded(model: Path, store: ProfileStore) -> None:
+    whole = program()
+    a, b = (next(v.id for v in whole.graph.values if v.name == name) for name in ("a", "y"))
+    lone = Candidate(CandidateKind.GENERATED, whole.priced[4].candidate.body, (Port(a, "odd"),), (Port(b),), "lone")
+    feed = Candidate(CandidateKind.GENERATED, whole.priced[0].candidate.body, (), (Port(a, "odd"),), "feed")
+    both = (*whole.priced, Priced(lone, 0.5), Priced(feed, 0.5))
+    # Only the kernel that computes n0 leaves what the other one reads, which computes n1 and n2.
+    keep_program(store, digest(model), replace(whole, priced=both, sources=(*whole.sources, "bound", "bound")))
+    costs = [c.plan_us for c in asked(model, store, "n1").choices if c.source == "bound"]
+    assert costs in ([], [None])
+    assert [c.plan_us for c in asked(model, store, "n0").choices if c.source == "bound"] == [5.5]
 
 
 def test_a_node_that_nothing_needs_says_so(model: Path, store: ProfileStore) -> None:

@@ -403,8 +403,8 @@ KORCH_INLINE Divisor divisor(float by) {
   float a = abs_(by);
   return {by, 1.0f / by, a >= 1.17549435e-38f && a <= 8.50705917e37f};
 }
-// x / d.by. Correctly rounded where products and sums are contracted (but for denormal quotients, which may be off by one
-// unit), else within 1.5 ulp.
+// x / d.by: a product with the reciprocal and one step of correction. Tested to a relative error of 1.8e-7 for quotients
+// that are not denormal.
 template <class V>
 KORCH_INLINE V divided(V x, Divisor d) {
   if (!d.is_plain) return x / d.by;
