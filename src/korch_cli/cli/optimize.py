@@ -10,6 +10,7 @@ import click
 from korch_cli.cli.feeding import read_inputs
 from korch_cli.cli.options import (
     MODEL,
+    cuda_flags,
     format_flag,
     inputs_flag,
     kernel_size_flag,
@@ -22,6 +23,7 @@ from korch_cli.cli.options import (
     same_file,
     seed_flag,
     shape_flags,
+    target_flag,
     threads_flag,
     tolerance_flags,
     write_report,
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 @click.argument("source", metavar="IN", type=MODEL)
 @click.option("-o", "--output", metavar="OUT", type=MODEL, help="The model to write; needed without --dry-run.")
 @shape_flags
+@target_flag
+@cuda_flags
 @threads_flag
 @click.option(
     "--jobs",
@@ -91,6 +95,9 @@ def optimize(
     output: Path | None,
     dims: tuple[tuple[str, int], ...],
     shapes: tuple[tuple[str, tuple[int, ...]], ...],
+    target: str,
+    archs: tuple[str, ...],
+    gpu: str | None,
     threads: int,
     jobs: int,
     seed: int,
@@ -138,7 +145,11 @@ def optimize(
         max_primitives=max_kernel_size,
         compiler=cxx,
         plan=from_plan,
-        portable=portable,
+        # What ONNX Runtime has beside ONNX, it does not have for every provider.
+        portable=portable or target == "cuda",
+        target=target,
+        archs=archs,
+        gpu=gpu,
         force_fusion=force_fusion,
     )
     with show_progress(quiet=quiet) as progress:

@@ -153,6 +153,9 @@ class KernelRecord:
         alternative_us: ONNX Runtime's own nodes for the same, measured beside it; None if they could not be.
         bytes_moved: operands read once and results written once.
         share_of_limit: bound / measured, 1.0 is the machine's limit.
+        source: whether `time_us` is "measured" or "estimated".
+        registers: of a thread, in the function that needs most; None but for CUDA.
+        spill_bytes: of a thread, stored and loaded because registers do not suffice; None but for CUDA.
     """
 
     name: str
@@ -163,6 +166,9 @@ class KernelRecord:
     alternative_us: float | None
     bytes_moved: int
     share_of_limit: float
+    source: str = "measured"
+    registers: int | None = None
+    spill_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +216,7 @@ class OptimizeRecord:
         seconds: wall time of the whole command by stage.
         contest: the plans that were timed against each other; none if there was only one.
         prediction: of the plan that `comparison` is about; None if that has no kernels or was not timed.
+        estimated_for: the GPU that every time in this record is estimated for; None where times were measured.
     """
 
     model: str
@@ -227,6 +234,7 @@ class OptimizeRecord:
     seconds: dict[str, float] = field(default_factory=dict)
     contest: tuple[ContestantRecord, ...] = ()
     prediction: Prediction | None = None
+    estimated_for: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,7 @@ def plan_document(
     graph: PrimitiveGraph,
     shapes: Mapping[str, Sequence[int]],
     ways: Sequence[str] = ("written",),
-    *,
-    portable: bool = False,
+    made_with: Mapping[str, object] | None = None,
 ) -> str:
     """Return what was written and why, as JSON with sorted keys.
 
@@ -51,7 +50,8 @@ def plan_document(
         graph: the primitives of the model.
         shapes: what the inputs were bound to.
         ways: names of the ways of writing the model, by the number that candidates have for them.
-        portable: whether nodes were rewritten in ONNX's own domain alone; a field of this name says so if it is true.
+        made_with: further fields of a plan: `portable`, true if nodes were rewritten in ONNX's own domain alone;
+            `target` with its `archs`; and `estimated_for`, the GPU that all times are estimated for.
     """
     document: dict[str, object] = {
         "schema": PLAN_SCHEMA,
@@ -70,11 +70,13 @@ def plan_document(
             "shapes": {name: list(shape) for name, shape in shapes.items()},
             "sequence": list(_sequence(model, plan, kernels, graph, ways)),
         }
-        document |= {"portable": True} if portable else {}
+        document |= made_with or {}
     return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _kernels(model: Model, plan: Plan, kernels: Mapping[str, GeneratedKernel], graph: PrimitiveGraph) -> list[dict[str, object]]:
+def _kernels(
+    model: Model, plan: Plan, kernels: Mapping[str, GeneratedKernel], graph: PrimitiveGraph
+) -> list[dict[str, object]]:
     chosen = [p for p in plan.kernels if p.candidate.kind is CandidateKind.GENERATED]
     uses = Counter(p.candidate.digest for p in chosen)
     found: dict[str, dict[str, object]] = {}

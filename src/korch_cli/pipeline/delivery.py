@@ -23,6 +23,7 @@ from korch_cli.emit import (
     with_given,
     write_set,
 )
+from korch_cli.pipeline.execution import Execution
 from korch_cli.pipeline.laboratory import Laboratory
 from korch_cli.pipeline.prepare import Prepared, Runnable
 from korch_cli.pipeline.settings import Settings
@@ -31,8 +32,12 @@ from korch_cli.pipeline.ways import REWRITTEN, WRITTEN, Ways
 from korch_cli.verify import Subject, compare_speed, find_guilty, no_worse, verify_models
 
 _BODIES = "subgraphs on their own"
+_LOADED = "with the library, which finds no GPU here"
 _COMPARE_SECONDS = (8.0, 30.0)
 """The second comparison is for what the first leaves open, on a busy machine or with a small gain."""
+
+
+_ESTIMATED = "Estimated to be {:.2f} times as fast as ONNX Runtime's own kernels on the {}; nothing was measured."
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,11 @@ class Delivery:
     staged: Path
     progress: Progress
 
+    @property
+    def execution(self) -> Execution:
+        """How models run on this machine."""
+        return self.laboratory.bench.execution
+
     def build(self, plan: Plan) -> Built:
         """Write the model and the library of a plan into the staging folder."""
         self.progress.stage("Building the kernel library")
@@ -160,6 +170,10 @@ class Delivery:
             ("with the library", self.prepared.compared, built.compared, built.library),
             ("without the library", self.prepared.compared, built.compared, None),
         ]
+        if not self.execution.runs_kernels:
+            ways[0] = (_LOADED, *ways[0][1:])
+        if not self.execution.registers:
+            ways = ways[1:]
         if built.library is None:
             ways = [("rewritten", self.prepared.compared, built.compared, None)]
         if built.flat != built.compared:
@@ -199,7 +213,7 @@ class Delivery:
 
     def blame(self, built: Built) -> tuple[tuple[str, str], ...]:
         """Return the kernels that compute something else than their functions do, each with a sentence."""
-        if built.library is None:
+        if built.library is None or not self.execution.runs_kernels:
             return ()
         return find_guilty(
             built.flat,
@@ -224,6 +238,11 @@ class Delivery:
             f"{ratio.high:.2f}), which is no proof of a gain; the input is written unchanged."
         )
         return Outcome(None, reason, comparison=comparison, predicted_us=predicted_us)
+
+    def estimated(self, built: Built, vendor_us: float) -> Outcome:
+        """Keep a plan on estimates, where neither model can run as it will be deployed."""
+        ratio = vendor_us / built.plan.cost_us if built.plan.cost_us > 0 else 1.0
+        return Outcome(built, _ESTIMATED.format(ratio, self.laboratory.bench.estimated_for))
 
     def _compared(self, built: Built) -> Comparison:
         """Time both models in alternating blocks, as ONNX Runtime runs them by default.
@@ -325,7 +344,8 @@ class Delivery:
         shapes = {name: whole.types[name].shape for name in whole.inputs}
         plan, kernels, domain = (None, {}, None) if built is None else (built.plan, built.kernels, built.domain)
         names = [way.name for way in self.ways.members]
-        ways, portable = self.ways, self.settings.portable
+        ways = self.ways
+        made_with = {**self.laboratory.made_with(), **({"portable": True} if self.settings.portable else {})}
         return plan_document(
-            ways.model, source, outcome.reason, plan, kernels, domain, ways.graph, shapes, names, portable=portable
+            ways.model, source, outcome.reason, plan, kernels, domain, ways.graph, shapes, names, made_with
         )

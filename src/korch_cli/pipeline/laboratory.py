@@ -20,6 +20,7 @@ from korch_cli.core.progress import Progress
 from korch_cli.core.types import TensorType
 from korch_cli.emit import can_be_function, empty_model, ort_headers, probe_model, registration_unit, save_model
 from korch_cli.measure import ProfileStore, measure_kernels
+from korch_cli.pipeline.execution import ON_CPU, Execution
 from korch_cli.toolchain import BuildFailure, Compiler, compile_units, link
 
 _DOMAIN = "korch.probe"
@@ -43,6 +44,9 @@ class Bench:
         jobs: compilers that run at the same time.
         seed: of the operands.
         opset: of the model-local functions that kernels are compared with.
+        execution: how models run on this machine.
+        estimated_for: the machine that all times are estimated for; None where they are measured on this one.
+        generate: makes the kernels of a body that are worth measuring; raises Refusal.
     """
 
     compiler: Compiler
@@ -53,6 +57,9 @@ class Bench:
     jobs: int
     seed: int
     opset: int
+    execution: Execution = ON_CPU
+    estimated_for: str | None = None
+    generate: Callable[[KernelBody], tuple[GeneratedKernel, ...]] = generate
 
     @property
     def origin(self) -> str:
@@ -122,7 +129,7 @@ class Laboratory:
         graph = self.cut(self.representatives[digest]).graph
         return tuple(v.type for v in graph.inputs()), tuple(graph.values[v].type for v in graph.outputs)
 
-    def resources(self, kernel: GeneratedKernel) -> Resources | None:
+    def resources(self, kernel: GeneratedKernel) -> Resources | None:  # noqa: ARG002 - not of the CPU's
         """Return what the functions of a kernel need at most; None where that is not known."""
         return None
 
@@ -134,15 +141,17 @@ class Laboratory:
             "threads": str(self.bench.threads),
         }
 
-    def ship(
-        self, domain: str, kernels: Sequence[GeneratedKernel], comments: Mapping[str, str], library: Path
-    ) -> None:
+    def caveats(self, *, changed: bool) -> tuple[str, ...]:  # noqa: ARG002 - nothing to say of the CPU
+        """Return what was not checked, and what figures are not, as sentences; `changed`: the output has kernels."""
+        return ()
+
+    def made_with(self) -> dict[str, object]:
+        """Return what a plan says of the target that it was made for; nothing for the CPU."""
+        return {}
+
+    def ship(self, domain: str, kernels: Sequence[GeneratedKernel], comments: Mapping[str, str], library: Path) -> None:
         """Build the library of a plan. Raises KorchError."""
         self.build(domain, [self._entry(kernel) for kernel in kernels], comments, None, library)
-
-    def generate(self, body: KernelBody) -> tuple[GeneratedKernel, ...]:
-        """Return the kernels of a body that are worth measuring. Raises Refusal."""
-        return generate(body)
 
     def _entry(self, kernel: GeneratedKernel) -> LibraryEntry:
         assert isinstance(kernel, Kernel)
@@ -153,7 +162,7 @@ class Laboratory:
             unsayable = can_be_function(body, self.bench.opset)
             if unsayable is not None:
                 raise Refusal(unsayable)
-            return self.generate(body)
+            return self.bench.generate(body)
         except Refusal as refusal:
             self.rejected[refusal.sentence] += 1
             return ()
@@ -215,7 +224,8 @@ class Laboratory:
         )
 
     def _linked(
-        self, built: Sequence[tuple[KernelBody, GeneratedKernel]], objects: Mapping[str, Path | BuildFailure]) -> Path:
+        self, built: Sequence[tuple[KernelBody, GeneratedKernel]], objects: Mapping[str, Path | BuildFailure]
+    ) -> Path:
         entries = [self._entry(kernel) for _, kernel in built]
         library = self.bench.folder / f"probe{self.measured}.so"
         self.build(_DOMAIN, entries, {}, objects, library)

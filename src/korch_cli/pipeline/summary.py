@@ -36,6 +36,7 @@ def summarize(
     seconds: Mapping[str, float],
 ) -> OptimizeRecord:
     """Return the record of a run."""
+    caveats = search.laboratory.caveats(changed=outcome.built is not None)
     return OptimizeRecord(
         model=str(settings.source),
         written=tuple(map(str, written)),
@@ -47,11 +48,12 @@ def summarize(
         comparison=outcome.comparison,
         opaque=opaque_operators(ways.members[0]),
         guilty=outcome.guilty,
-        notes=(*ways.model.notes, *search.laboratory.bench.store.notes),
+        notes=(*ways.model.notes, *search.laboratory.bench.store.notes, *caveats),
         environment=dict(environment),
         seconds=dict(seconds),
         contest=outcome.contest,
         prediction=_prediction(outcome),
+        estimated_for=search.laboratory.bench.estimated_for,
     )
 
 
@@ -61,9 +63,7 @@ def describe_environment(search: Search) -> dict[str, str]:
         "korch": __version__,
         "python": platform.python_version(),
         "onnx": importlib.metadata.version("onnx"),
-        "machine": search.laboratory.bench.identity,
-        "compiler": search.laboratory.bench.compiler.identity,
-        "threads": str(search.laboratory.bench.threads),
+        **search.laboratory.environment(),
     }
 
 
@@ -125,7 +125,8 @@ def _kernel_records(model: Model, search: Search, outcome: Outcome) -> tuple[Ker
     for digest, candidate in first.items():
         kernel, measured = search.laboratory.best(digest)
         assert measured.timing is not None
-        entry = search.laboratory.entry(kernel)
+        operands, results = search.laboratory.types(digest)
+        needs = search.laboratory.resources(kernel)
         operators = sorted({search.graph.values[v].operator for v in candidate.body})
         records.append(
             KernelRecord(
@@ -135,8 +136,11 @@ def _kernel_records(model: Model, search: Search, outcome: Outcome) -> tuple[Ker
                 uses=uses[digest],
                 time_us=measured.timing.low_us,
                 alternative_us=None if measured.alternative is None else measured.alternative.low_us,
-                bytes_moved=sum(t.size_bytes for t in (*entry.inputs, *entry.outputs)),
+                bytes_moved=sum(t.size_bytes for t in (*operands, *results)),
                 share_of_limit=min(1.0, search.bounds[digest] / max(measured.timing.low_us, 1e-9)),
+                source=measured.timing.source.value,
+                registers=None if needs is None else needs.registers,
+                spill_bytes=None if needs is None else needs.spill_bytes,
             )
         )
     return tuple(sorted(records, key=lambda r: (-r.time_us * r.uses, r.name)))
