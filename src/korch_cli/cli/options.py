@@ -50,6 +50,21 @@ def target_flag(command: _Command) -> _Command:
     )
 
 
+def provider_of(target: str) -> str:
+    """Return what sessions for a target run on.
+
+    Raises:
+        MissingError: ONNX Runtime is missing, or the target is a GPU and there is none.
+    """
+    from korch_cli import verify  # onnx comes with it
+
+    if target == "cuda":
+        verify.require_cuda()
+        return verify.CUDA_PROVIDER
+    verify.require_onnxruntime()
+    return verify.CPU_PROVIDER
+
+
 def cuda_flags(command: _Command) -> _Command:
     """Add `--arch` and `--gpu`, of which a command gets the first as `archs`."""
     command = click.option(

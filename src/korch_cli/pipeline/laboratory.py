@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from korch_cli.codegen import generate, headers
+from korch_cli.codegen import headers
 from korch_cli.core.artifact import KernelJob, KernelResult, LibraryEntry
 from korch_cli.core.errors import KorchError, Refusal
 from korch_cli.core.gpu import Resources
@@ -44,9 +44,9 @@ class Bench:
         jobs: compilers that run at the same time.
         seed: of the operands.
         opset: of the model-local functions that kernels are compared with.
+        generate: makes the kernels of a body that are worth measuring; raises Refusal.
         execution: how models run on this machine.
         estimated_for: the machine that all times are estimated for; None where they are measured on this one.
-        generate: makes the kernels of a body that are worth measuring; raises Refusal.
     """
 
     compiler: Compiler
@@ -57,9 +57,9 @@ class Bench:
     jobs: int
     seed: int
     opset: int
+    generate: Callable[[KernelBody], tuple[GeneratedKernel, ...]]
     execution: Execution = ON_CPU
     estimated_for: str | None = None
-    generate: Callable[[KernelBody], tuple[GeneratedKernel, ...]] = generate
 
     @property
     def origin(self) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from korch_cli.codegen import generate
 from korch_cli.core.artifact import KernelResult
 from korch_cli.core.errors import UsageError
 from korch_cli.core.kernel import Candidate, KernelBody
@@ -69,6 +70,7 @@ def make_target(settings: Settings, store: ProfileStore, scratch: Path, model: M
         jobs=settings.jobs,
         seed=settings.seed,
         opset=model.opsets.get("", 1),
+        generate=generate,
     )
     if settings.target == CUDA:
         return cuda_target(settings, bench)
