@@ -1,4 +1,4 @@
-"""What `korch doctor` looks at for the CUDA target; none of it is needed for CPUs, so that what is missing is no problem."""
+"""What `korch doctor` looks at for the CUDA target; for CPUs none of it is needed, so nothing missing is a problem."""
 
 from __future__ import annotations
 

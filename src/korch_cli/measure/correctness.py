@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from korch_cli.core.artifact import KernelJob
+from korch_cli.core.artifact import CudaJob, KernelJob
 from korch_cli.core.types import Array, DType, TensorType
 
 _SCALE = 2.0
@@ -32,7 +32,7 @@ def draw_operand(typed: TensorType, rng: np.random.Generator) -> Array:
     return np.asarray(rng.integers(0, 2, typed.shape), bool)
 
 
-def difference(got: Array, expected: Array, job: KernelJob) -> str | None:
+def difference(got: Array, expected: Array, job: KernelJob | CudaJob) -> str | None:
     """Return what is wrong with an output in one sentence that names the worst element, or None.
 
     NaN equals NaN and an infinity equals itself. Errors count against the size of the largest finite element too.

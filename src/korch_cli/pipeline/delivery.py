@@ -171,7 +171,7 @@ class Delivery:
             ("without the library", self.prepared.compared, built.compared, None),
         ]
         if not self.execution.runs_kernels:
-            ways[0] = (_LOADED, *ways[0][1:])
+            ways[0] = (_LOADED, *ways[0][1:])  # the functions run, which needs no provider but the CPU's
         if not self.execution.registers:
             ways = ways[1:]
         if built.library is None:
@@ -181,7 +181,7 @@ class Delivery:
         return tuple(
             verify_models(
                 Subject("input", reference.path, None, optimize=False),
-                Subject("output", model, library, optimize=True),
+                Subject("output", model, library, True, self.execution.provider),
                 reference.feeds,
                 rtol=self.settings.rtol,
                 atol=self.settings.atol,
@@ -199,7 +199,7 @@ class Delivery:
         whole = self.prepared.compared
         own = verify_models(
             Subject("input", whole.path, None, optimize=False),
-            Subject("input, optimised by ONNX Runtime", whole.path, None, optimize=True),
+            Subject("input, optimised by ONNX Runtime", whole.path, None, True, self.execution.provider),
             whole.feeds,
             rtol=self.settings.rtol,
             atol=self.settings.atol,
@@ -223,6 +223,7 @@ class Delivery:
             rtol=self.settings.rtol,
             atol=self.settings.atol,
             threads=self.settings.threads,
+            provider=self.execution.provider,
         )
 
     def judged(self, built: Built) -> Outcome:
@@ -262,8 +263,8 @@ class Delivery:
             return known
         self.progress.stage("Timing both models end to end")
         subjects = (
-            Subject("input", whole.path, None, optimize=True),
-            Subject("output", built.model, built.library, optimize=True),
+            Subject("input", whole.path, None, True, self.execution.provider),
+            Subject("output", built.model, built.library, True, self.execution.provider),
         )
         comparison = self._timed(subjects)
         if comparison.ratios[0].low > 1.0:

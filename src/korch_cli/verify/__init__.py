@@ -3,7 +3,7 @@
 from korch_cli.verify.agreement import first_failure, no_worse, verify_models
 from korch_cli.verify.child import ChildError, Subject
 from korch_cli.verify.draw import draw_inputs
-from korch_cli.verify.driver import CudaDriver, find_driver
+from korch_cli.verify.driver import CudaDriver, Device, find_driver
 from korch_cli.verify.guilt import find_guilty
 from korch_cli.verify.inputs import bind_inputs, model_inputs
 from korch_cli.verify.library import CPU_PROVIDER, CUDA_PROVIDER, find_library, fitting_library
@@ -16,6 +16,7 @@ __all__ = [
     "CUDA_PROVIDER",
     "ChildError",
     "CudaDriver",
+    "Device",
     "Subject",
     "bind_inputs",
     "compare_all",

@@ -39,7 +39,14 @@ class _Runner:
         self._run: Runner
 
     def open(
-        self, model: str, library: str | None, optimize: bool, threads: int, profile: str | None, provider: str
+        self,
+        model: str,
+        library: str | None,
+        optimize: bool,
+        threads: int,
+        profile: str | None,
+        provider: str,
+        exact: bool,
     ) -> None:
         """Make the session."""
         import onnxruntime as ort
@@ -66,7 +73,7 @@ class _Runner:
             except Exception as error:
                 raise _FailureError("library", f"ONNX Runtime refuses its library: {_first_line(error)}") from error
         try:
-            providers = list(dict.fromkeys([provider, _CPU]))
+            providers = [_CPU] if provider == _CPU else [(provider, {"use_tf32": "0"} if exact else {}), _CPU]
             self._session = ort.InferenceSession(model, options, providers=providers)
         except Exception as error:
             raise _FailureError("open", f"ONNX Runtime cannot load it: {_first_line(error)}") from error
@@ -95,7 +102,8 @@ class _Runner:
     def _on_device(self, feeds: Mapping[str, Array]) -> Callable[[], object] | None:
         """Return a run whose operands and results stay on the GPU, as they do in a pipeline; None on the CPU."""
         provider = self._session.get_providers()[0]
-        if provider == _CPU:
+        # ONNX Runtime takes no bfloat16 from numpy.
+        if provider == _CPU or any(array.dtype.name == "bfloat16" for array in feeds.values()):
             return None
         import onnxruntime as ort
 

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from korch_cli.codegen import cuda_headers
-from korch_cli.core.artifact import CudaEntry, KernelResult
+from korch_cli.core.artifact import CudaEntry, CudaJob, KernelResult
 from korch_cli.core.errors import KorchError
 from korch_cli.core.gpu import Image, Resources, capability_of
 from korch_cli.core.kernel import KernelBody, Timing, TimingSource
 from korch_cli.core.launch import CudaKernel, GeneratedKernel
-from korch_cli.emit import cuda_kernel_unit, cuda_library_headers, cuda_registration_unit
-from korch_cli.measure.cuda import Roofline
+from korch_cli.emit import (
+    cuda_kernel_unit,
+    cuda_library_headers,
+    cuda_registration_unit,
+    probe_model,
+    save_model,
+)
+from korch_cli.measure.cuda import Roofline, measure_cuda_kernels
 from korch_cli.pipeline.laboratory import Laboratory
 from korch_cli.toolchain import BuildFailure, CudaCompiler, compile_images, link
+
+_DOMAIN = "korch.probe"
+_PROTOCOL = "cuda 1"
+"""Part of every key: figures taken in another way are not comparable."""
+_SECONDS_PER_KERNEL = 30.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,6 +105,10 @@ class CudaLaboratory(Laboratory):
             parts.append(made)
         link(self.bench.compiler, parts, library)
 
+    def _key(self, kernel: GeneratedKernel) -> str:
+        parts = [_PROTOCOL, kernel.source, cuda_headers(), self.nvrtc.identity, self.archs[0], self.bench.origin]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
     def _experiments(
         self, todo: Sequence[tuple[KernelBody, GeneratedKernel]]
     ) -> Iterable[tuple[GeneratedKernel, KernelResult]]:
@@ -100,14 +117,21 @@ class CudaLaboratory(Laboratory):
             return
         self.progress.stage(f"Compiling {len(kernels)} kernels")
         images = self._compiled_images(kernels, self.archs[:1])
+        sound: list[tuple[CudaKernel, Image]] = []
         for kernel in kernels:
             image = images[kernel.name, self.archs[0]]
             if isinstance(image, BuildFailure):
                 yield kernel, KernelResult(kernel.name, None, None, f"It does not compile: {image.sentence}")
             else:
-                time_us = self.roofline.kernel_us(kernel, image.resources)
-                timing = Timing(time_us, time_us, time_us, 0, TimingSource.ESTIMATED)
-                yield kernel, KernelResult(kernel.name, timing, None, None)
+                sound.append((kernel, image))
+        yield from self._priced(sound)
+
+    def _priced(self, images: Sequence[tuple[CudaKernel, Image]]) -> Iterable[tuple[GeneratedKernel, KernelResult]]:
+        """Estimate the times of compiled kernels."""
+        for kernel, image in images:
+            time_us = self.roofline.kernel_us(kernel, image.resources)
+            timing = Timing(time_us, time_us, time_us, 0, TimingSource.ESTIMATED)
+            yield kernel, KernelResult(kernel.name, timing, None, None)
 
     def _kept(self, _kernel: GeneratedKernel, result: KernelResult) -> KernelResult:
         """Estimates are not kept: nothing was measured, and images are found again."""
@@ -132,6 +156,40 @@ class CudaLaboratory(Laboratory):
             self.bench.store.objects,
             jobs=self.bench.jobs,
             progress=self.progress,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class MeasuringLaboratory(CudaLaboratory):
+    """Checks and measures kernels on a GPU of this machine, from the very images that ship."""
+
+    def caveats(self, *, changed: bool) -> tuple[str, ...]:  # noqa: ARG002 - the same with and without kernels
+        """Return what was estimated all the same."""
+        return (
+            "Generated kernels were measured one by one; what ONNX Runtime's own kernels take was estimated by a "
+            "roofline model, as it does not tell.",
+        )
+
+    def _kept(self, kernel: GeneratedKernel, result: KernelResult) -> KernelResult:
+        return Laboratory._kept(self, kernel, result)
+
+    def _priced(self, images: Sequence[tuple[CudaKernel, Image]]) -> Iterable[tuple[GeneratedKernel, KernelResult]]:
+        jobs = [self._cuda_job(kernel, image) for kernel, image in images]
+        kernels = {kernel.name: kernel for kernel, _ in images}
+        self.progress.stage(f"Measuring {len(jobs)} kernels")
+        for result in measure_cuda_kernels(
+            jobs, seed=self.bench.seed, time_limit_s=_SECONDS_PER_KERNEL, progress=self.progress
+        ):
+            yield kernels[result.name], result
+
+    def _cuda_job(self, kernel: CudaKernel, image: Image) -> CudaJob:
+        body = self.cut(self.representatives[kernel.digest])
+        proto, inputs = probe_model(body, kernel.name, _DOMAIN, opset=self.bench.opset, replicas=1)
+        path = self.bench.folder / f"{kernel.name}.onnx"
+        save_model(proto, self.bench.folder, path)
+        _, outputs = self.types(kernel.digest)
+        return CudaJob(
+            kernel.name, path, image.path, kernel.launches, kernel.scratch, inputs, outputs, rtol=1e-4, atol=1e-5
         )
 
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 
 from korch_cli.codegen import generate_cuda
 from korch_cli.core.artifact import KernelResult
-from korch_cli.core.errors import UsageError
-from korch_cli.core.gpu import Gpu
+from korch_cli.core.errors import MissingError, UsageError
+from korch_cli.core.gpu import Gpu, capability_of
 from korch_cli.core.kernel import Candidate, KernelBody
 from korch_cli.core.launch import GeneratedKernel
 from korch_cli.core.machine import MachineLimits
 from korch_cli.core.plan import Priced
 from korch_cli.core.progress import Progress
-from korch_cli.measure.cuda import Roofline, gpu_of, named_gpu
-from korch_cli.pipeline.cuda.laboratory import CudaLaboratory
+from korch_cli.measure.cuda import Roofline, can_measure, gpu_of, known_gpus, named_gpu
+from korch_cli.pipeline.cuda.laboratory import CudaLaboratory, MeasuringLaboratory
 from korch_cli.pipeline.cuda.prices import estimated_ways
 from korch_cli.pipeline.execution import Execution
 from korch_cli.pipeline.laboratory import Bench
@@ -24,6 +24,7 @@ from korch_cli.pipeline.prepare import Runnable
 from korch_cli.pipeline.settings import Settings
 from korch_cli.pipeline.ways import Ways
 from korch_cli.toolchain import CudaCompiler, find_nvrtc
+from korch_cli.verify import CUDA_PROVIDER, CudaDriver, Device, find_driver, require_cuda
 
 _USUAL = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 """What a library has cubins for where nobody says; as far as the compiler knows them."""
@@ -31,19 +32,21 @@ _USUAL = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 
 @dataclass(frozen=True, slots=True)
 class CudaTarget:
-    """A GPU that is not there: times are estimated.
+    """A GPU, be it here or not.
 
     Attributes:
         bench: what estimates depend on.
         nvrtc: compiles CUDA text.
         archs: that a library has cubins for; the first is that of the GPU.
-        roofline: of the GPU.
+        roofline: of the GPU; ONNX Runtime's own kernels are always priced by it.
+        measures: whether generated kernels are measured, on a GPU of this machine.
     """
 
     bench: Bench
     nvrtc: CudaCompiler
     archs: tuple[str, ...]
     roofline: Roofline
+    measures: bool
 
     def limits(self, progress: Progress) -> MachineLimits:  # noqa: ARG002 - nothing is measured
         """Return what no estimate goes below."""
@@ -63,7 +66,8 @@ class CudaTarget:
         rejected: Counter[str] | None = None,
     ) -> CudaLaboratory:
         """Return what generates kernels, prices them, and builds their library."""
-        return CudaLaboratory(
+        kind = MeasuringLaboratory if self.measures else CudaLaboratory
+        return kind(
             cut,
             representatives,
             self.bench,
@@ -77,7 +81,7 @@ class CudaTarget:
 
 
 def cuda_target(settings: Settings, bench: Bench) -> CudaTarget:
-    """Return the target for a GPU that is not there.
+    """Return the target: the GPU of this machine if there is one and no other one is asked for.
 
     Raises:
         MissingError: NVRTC is missing.
@@ -86,26 +90,67 @@ def cuda_target(settings: Settings, bench: Bench) -> CudaTarget:
     if settings.force_fusion:
         raise UsageError("--force-fusion is for --target cpu", hint="leave one of them out")
     nvrtc = find_nvrtc()
-    archs, gpu = _chosen(settings, nvrtc)
+    driver = _driver()
+    archs, gpu = _chosen(settings, nvrtc, driver)
     nvrtc.require(archs)
-    estimated = replace(
+    is_here = driver is not None and settings.gpu is None and archs[0] == f"sm_{driver.devices[0].capability}"
+    measures = is_here and can_measure()
+    word = "measured" if measures else "estimated"
+    chosen = replace(
         bench,
         compiler=bench.compiler.portable(),
-        identity=f"{gpu.name}, estimated",
-        estimated_for=gpu.name,
+        identity=f"{gpu.name}, {word}",
+        estimated_for=None if measures else gpu.name,
         generate=generate_cuda,
-        # Without a device a library registers nothing, so that sessions with it run the functions.
-        execution=Execution(runs_kernels=False),
+        execution=_execution(driver),
     )
-    return CudaTarget(estimated, nvrtc, archs, Roofline(gpu))
+    return CudaTarget(chosen, nvrtc, archs, Roofline(gpu), measures)
 
 
-def _chosen(settings: Settings, nvrtc: CudaCompiler) -> tuple[tuple[str, ...], Gpu]:
-    """Return the architectures, that of the GPU first, and the GPU."""
-    usual = tuple(arch for arch in _USUAL if int(arch.removeprefix("sm_")) in nvrtc.capabilities)
-    if settings.gpu is None:
-        archs = settings.archs or usual
-        return archs, gpu_of(archs[0])
-    gpu = named_gpu(settings.gpu)
-    others = (arch for arch in settings.archs or usual if arch != gpu.arch)
-    return (gpu.arch, *others), gpu
+def _driver() -> CudaDriver | None:
+    try:
+        return find_driver()
+    except MissingError:
+        return None
+
+
+def _execution(driver: CudaDriver | None) -> Execution:
+    """Return what ONNX Runtime can do with a library of CUDA kernels here."""
+    if driver is None:
+        # Without a device the library registers nothing, so that sessions with it run the functions.
+        return Execution(runs_kernels=False)
+    try:
+        require_cuda()
+    except MissingError:
+        return Execution(registers=False, runs_kernels=False)
+    return Execution(provider=CUDA_PROVIDER)
+
+
+def _chosen(settings: Settings, nvrtc: CudaCompiler, driver: CudaDriver | None) -> tuple[tuple[str, ...], Gpu]:
+    """Return the architectures, that of the GPU first, and the GPU.
+
+    Asked for by name, or that of this machine, or the one that stands for the first architecture.
+    """
+    usual = tuple(arch for arch in _USUAL if capability_of(arch) in nvrtc.capabilities)
+    if settings.gpu is not None:
+        gpu = named_gpu(settings.gpu)
+        return _first(gpu.arch, settings.archs or usual), gpu
+    if driver is not None:
+        here = driver.devices[0]
+        arch = f"sm_{here.capability}"
+        if not settings.archs or arch in settings.archs:
+            return _first(arch, settings.archs), _described(here)
+    archs = settings.archs or usual
+    return archs, gpu_of(archs[0])
+
+
+def _first(arch: str, others: tuple[str, ...]) -> tuple[str, ...]:
+    return (arch, *(other for other in others if other != arch))
+
+
+def _described(device: Device) -> Gpu:
+    """Return the figures of a GPU that is here, by its name, or those of one of its architecture under that name."""
+    for gpu in known_gpus():
+        if all(word in device.name.replace("-", " ").split() for word in gpu.name.split("-")):
+            return gpu
+    return replace(gpu_of(f"sm_{device.capability}"), name=device.name)
