@@ -81,11 +81,17 @@ def _loaded(cupy: Any, job: CudaJob) -> dict[str, Any]:
 
 
 def _buffers(cupy: Any, job: CudaJob, operands: Sequence[Array]) -> Buffers:
-    """Bytes, because CuPy has no type for some elements; an operand without any gets one byte all the same."""
+    """Bytes, because CuPy has no type for some elements; what has no element gets one byte all the same."""
     given = [cupy.asarray(np.frombuffer(array.tobytes() or b"\0", np.uint8)) for array in operands]
-    sizes = [typed.size_bytes for typed in job.outputs]
-    made, scratch = ([cupy.full(max(1, size), 0xFF, cupy.uint8) for size in found] for found in (sizes, job.scratch))
-    return {"in": given, "out": made, "scratch": scratch}
+    made = [_poisoned(cupy, typed.size_bytes) for typed in job.outputs]
+    return {"in": given, "out": made, "scratch": [_poisoned(cupy, size) for size in job.scratch]}
+
+
+def _poisoned(cupy: Any, size: int) -> Any:
+    """Memory that is NaN for floats, so that what no thread writes is seen."""
+    made = cupy.empty(max(1, size), cupy.uint8)
+    made.data.memset_async(0xFF, made.nbytes)
+    return made
 
 
 def _launch(launches: Sequence[Launch], functions: dict[str, Any], buffers: Buffers) -> None:
