@@ -100,6 +100,16 @@ DRIVER(cuDeviceGetCount)(int* count) {
   *count = devices();
   return 0;
 }
+DRIVER(cuDriverGetVersion)(int* version) {
+  CALLED("");
+  *version = 13000;
+  return 0;
+}
+DRIVER(cuDeviceGetName)(char* name, int size, int device) {
+  CALLED(std::to_string(device));
+  snprintf(name, size, "Stand-in");
+  return device < devices() ? 0 : kInvalidDevice;
+}
 DRIVER(cuDeviceGet)(int* device, int number) {
   CALLED(std::to_string(number));
   *device = number;

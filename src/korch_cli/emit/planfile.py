@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -151,6 +152,10 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _is_architecture(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"sm_\d{2,3}", value) is not None
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
@@ -196,5 +201,8 @@ _BUILT_FORM: dict[str, Callable[[object], bool]] = {
     "cost_us": _is_number,
     "bound_us": _is_number,
     "status": _is_text,
+    "target": lambda value: value in (None, "cpu", "cuda"),
+    "archs": lambda value: value is None or (isinstance(value, list) and all(map(_is_architecture, value))),
+    "estimated_for": lambda value: value is None or _is_text(value),
 }
 """What a plan that changes the model must hold besides, to be built again."""
