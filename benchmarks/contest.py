@@ -1,5 +1,8 @@
 """Models that run in turns: each in a process of its own, in alternating blocks, on the same inputs, outputs compared.
 
+How fast a process runs depends on where its memory happens to lie, so a contest has several sittings, each with
+processes of its own, and intervals take the differences between sittings in.
+
 A contestant that computes something else, fails, crashes, hangs or does nothing for most of its time is reported as
 such; no time of it counts then.
 """
@@ -62,28 +65,40 @@ class Standing:
         name: of the contestant.
         status: "ok", "wrong", "asleep", "failed", "crashed", "hung" or "missing".
         sentence: why it is not ok.
-        blocks: microseconds of each run, block by block.
-        open_s: seconds to load, and compile where the runtime does.
-        peak_mb: largest resident size of its process.
-        busy: the time that its threads ran or waited for a processor, over the wall time of its blocks.
+        sittings: microseconds of each run, by sitting and block.
+        opened_s: seconds to load, and compile where the runtime does, by sitting.
+        peak_mb: largest resident size of its processes.
+        awake_s: the time that its threads ran or waited for a processor while it was timed.
+        wall_s: the time that its blocks took.
         error: largest difference from the reference, as a share of the reference's largest element.
     """
 
     name: str
     status: str = "ok"
     sentence: str = ""
-    blocks: list[list[float]] = field(default_factory=list)
-    open_s: float = 0.0
+    sittings: list[list[list[float]]] = field(default_factory=list)
+    opened_s: list[float] = field(default_factory=list)
     peak_mb: float = 0.0
-    busy: float = 0.0
+    awake_s: float = 0.0
+    wall_s: float = 0.0
     error: float = 0.0
+
+    @property
+    def open_s(self) -> float:
+        """Seconds to load, the median over sittings."""
+        return statistics.median(self.opened_s) if self.opened_s else 0.0
+
+    @property
+    def busy(self) -> float:
+        """The time that its threads ran or waited for a processor, over the wall time of its blocks."""
+        return self.awake_s / max(self.wall_s, 1e-9)
 
     def row(self, baseline: Standing | None) -> dict[str, Any]:
         """Return the figures as they are published; ratios say how many times as fast as `baseline` this is."""
         row: dict[str, Any] = {"runtime": self.name, "status": self.status}
         if self.status != "ok":
             return row | {"sentence": self.sentence}
-        times = [t for block in self.blocks for t in block]
+        times = [t for blocks in self.sittings for block in blocks for t in block]
         row |= {
             "median_us": round(statistics.median(times), 2),
             "p5_us": round(float(np.quantile(times, 0.05)), 2),
@@ -96,7 +111,7 @@ class Standing:
             "error": float(f"{self.error:.2e}"),
         }
         if baseline is not None and baseline.status == "ok" and baseline is not self:
-            row["ratio"] = ratio(baseline.blocks, self.blocks)
+            row["ratio"] = ratio(baseline.sittings, self.sittings)
         return row
 
 
@@ -106,6 +121,7 @@ def hold(
     feeds: Mapping[str, np.ndarray[Any, Any]],
     *,
     threads: int,
+    sittings: int,
     rounds: int,
     block_s: float = BLOCK_SECONDS,
 ) -> list[Standing]:
@@ -116,7 +132,8 @@ def hold(
         reference: says what the outputs have to be; it is not timed.
         feeds: the inputs, by name.
         threads: that each may use.
-        rounds: blocks of each contestant.
+        sittings: how often every contestant starts anew.
+        rounds: blocks of each contestant in a sitting.
         block_s: seconds of one block.
     """
     standings = [Standing(c.name) for c in contestants]
@@ -124,19 +141,25 @@ def hold(
         inputs = Path(scratch) / "inputs.npz"
         np.savez(inputs, **feeds)  # type: ignore[arg-type]
         expected = _reference_outputs(reference, inputs, threads, Path(scratch))
-        players = [_Player(c, s, inputs, threads, Path(scratch)) for c, s in zip(contestants, standings, strict=True)]
-        try:
-            for player in players:
-                player.enter(expected)
-            for number in range(rounds):
-                for player in players if number % 2 == 0 else reversed(players):
-                    player.block(block_s)
-            for player in players:
-                player.leave(expected)
-        finally:
-            for player in players:
-                player.end()
+        for first in range(sittings):
+            pairs = zip(contestants, standings, strict=True)
+            players = [_Player(c, s, inputs, threads, Path(scratch)) for c, s in pairs if s.status == "ok"]
+            try:
+                _sit(players, expected, range(first, first + rounds), block_s)
+            finally:
+                for player in players:
+                    player.end()
     return standings
+
+
+def _sit(players: Sequence[_Player], expected: Sequence[np.ndarray[Any, Any]], rounds: range, block_s: float) -> None:
+    for player in players:
+        player.enter(expected)
+    for number in rounds:
+        for player in players if number % 2 == 0 else reversed(players):
+            player.block(block_s)
+    for player in players:
+        player.leave(expected)
 
 
 class _Player:
@@ -146,7 +169,6 @@ class _Player:
         self._contestant, self._standing = contestant, standing
         self._inputs, self._threads, self._scratch = inputs, threads, scratch
         self._child: Child | None = None
-        self._awake_s = self._wall_s = 0.0
 
     def enter(self, expected: Sequence[np.ndarray[Any, Any]]) -> None:
         """Open the model, warm it up and check what it computes."""
@@ -163,7 +185,8 @@ class _Player:
                 },
                 OPEN_SECONDS,
             )
-            self._standing.open_s = time.monotonic() - started
+            self._standing.opened_s.append(time.monotonic() - started)
+            self._standing.sittings.append([])
             self._child.ask({"do": "block", "seconds": 0.0}, OPEN_SECONDS)
             self._check(expected)
 
@@ -173,9 +196,9 @@ class _Player:
             return
         with self._watched():
             answer = self._child.ask({"do": "block", "seconds": seconds}, GRACE * seconds + GRACE)
-            self._standing.blocks.append([float(t) for t in answer["times_us"]])
-            self._awake_s += float(answer["awake_s"])
-            self._wall_s += float(answer["wall_s"])
+            self._standing.sittings[-1].append([float(t) for t in answer["times_us"]])
+            self._standing.awake_s += float(answer["awake_s"])
+            self._standing.wall_s += float(answer["wall_s"])
 
     def leave(self, expected: Sequence[np.ndarray[Any, Any]]) -> None:
         """Check the last outputs too, and whether there was work behind the times."""
@@ -184,8 +207,8 @@ class _Player:
         with self._watched():
             self._check(expected)
             if self._standing.status == "ok":
-                self._standing.peak_mb = float(self._child.ask({"do": "memory"}, GRACE)["peak_mb"])
-        self._standing.busy = self._awake_s / max(self._wall_s, 1e-9)
+                peak_mb = float(self._child.ask({"do": "memory"}, GRACE)["peak_mb"])
+                self._standing.peak_mb = max(self._standing.peak_mb, peak_mb)
         if self._standing.status == "ok" and self._standing.busy < LEAST_BUSY:
             self._fail("asleep", f"It wants a processor for {self._standing.busy:.0%} of its time.")
 
@@ -318,14 +341,19 @@ def difference(found: Sequence[np.ndarray[Any, Any]], expected: Sequence[np.ndar
     return "", worst
 
 
-def ratio(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> dict[str, float]:
-    """Return how many times as fast the second is: the median over rounds, and a 95 % interval by resampling them."""
-    pairs = [statistics.median(a) / statistics.median(b) for a, b in zip(first, second, strict=False)]
+def ratio(first: Sequence[Sequence[Sequence[float]]], second: Sequence[Sequence[Sequence[float]]]) -> dict[str, float]:
+    """Return how many times as fast the second is: the median over rounds, with a 95 % interval.
+
+    Both are times by sitting and block. The interval comes from resampling sittings, and rounds within them.
+    """
+    middles = [[[statistics.median(block) for block in blocks] for blocks in sittings] for sittings in (first, second)]
+    pairs = np.array(middles[0]) / np.array(middles[1])
     rng = np.random.default_rng(0)
-    drawn = np.array(pairs)[rng.integers(0, len(pairs), (_RESAMPLES, len(pairs)))]
-    low, high = np.quantile(np.median(drawn, axis=1), (0.025, 0.975))
-    numbers = {"value": statistics.median(pairs), "low": float(low), "high": float(high)}
-    return {name: round(number, 4) for name, number in numbers.items()} | {"pairs": len(pairs)}
+    sittings = rng.integers(0, pairs.shape[0], (_RESAMPLES, pairs.shape[0], 1))
+    rounds = rng.integers(0, pairs.shape[1], (_RESAMPLES, *pairs.shape))
+    low, high = np.quantile(np.median(pairs[sittings, rounds], axis=(1, 2)), (0.025, 0.975))
+    numbers = {"value": float(np.median(pairs)), "low": float(low), "high": float(high)}
+    return {name: round(number, 4) for name, number in numbers.items()} | {"pairs": pairs.size}
 
 
 def thinned(times: Sequence[float]) -> list[float]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 BASELINE = "ORT"
 _COLOURS = {"ORT": "#8a8f98", "korch": "#d9480f", "OpenVINO": "#5f3dc4", "torch.compile": "#e8a33d", "TVM": "#2b8a3e"}
 _OTHER = "#495057"
+_PAPER = ("candy", "yolox_nano", "yolov4", "segformer_b0")
+"""Its models but for EfficientViT, of which the catalogue has several sizes."""
 _BAR, _GAP, _LEFT, _WIDTH = 14, 22, 300, 860
 
 
@@ -42,10 +46,11 @@ def _preface(document: Mapping[str, Any]) -> list[str]:
         f"Python {around['python']}; {versions}; commit {around['commit']}; {around['date']}.",
         "",
         f"Each runtime runs in a process of its own, in {document['rounds']} alternating blocks of "
-        f"{document['block_s']:g} s, on the same inputs. Its outputs are compared with ONNX Runtime's without "
-        "optimisations, before and after. Ratios say how many times as fast as ONNX Runtime with all of its "
-        "optimisations: the median over rounds, with a 95 % interval from resampling them. Times of different tables, "
-        "and of different hours, are not comparable.",
+        f"{document['block_s']:g} s, on the same inputs; {document['sittings']} times, each with new processes. Its "
+        "outputs are compared with ONNX Runtime's without optimisations, before and after. Ratios say how many times "
+        "as fast as ONNX Runtime with all of its optimisations: the median over all blocks, with a 95 % interval from "
+        "resampling the sittings and the blocks within them. Times of different tables, and of different hours, are "
+        "not comparable.",
         "",
         f"Made by `{document['command']}`.",
     ]
@@ -68,7 +73,41 @@ def _models(entries: Sequence[Mapping[str, Any]]) -> list[str]:
         rows = {row["runtime"]: row for row in entry["rows"]}
         cells = [_milliseconds(rows.get(name)) for name in (BASELINE, *others)]
         lines.append(f"| {entry['model']} | {' | '.join(cells)} | {entry['ideal']['speed_up']:.2f} |")
-    return lines
+    return lines + _means(entries, others)
+
+
+def _means(entries: Sequence[Mapping[str, Any]], runtimes: Sequence[str]) -> list[str]:
+    """Return the geometric means over the five models of the paper, for each exporter that wrote all of them."""
+    by_name = {entry["model"]: entry for entry in entries}
+    lines = []
+    for exporter, image in product(("dynamo", "script"), ("224", "2048")):
+        names = [f"{name}-{exporter}" for name in (*_PAPER, f"efficientvit_b1_{image}")]
+        if all("rows" in by_name.get(name, {}) for name in names):
+            five = [dict(_ratios(by_name[name])) for name in names]
+            cells = [_mean([ratios.get(name) for ratios in five]) for name in runtimes]
+            best = [max((r for name, r in ratios.items() if name != "korch"), default=1.0) for ratios in five]
+            over = [
+                ratios["korch"] / other if "korch" in ratios else None for ratios, other in zip(five, best, strict=True)
+            ]
+            lines.append(f"| {exporter}, {image} | {' | '.join(cells)} | {_mean(over)} |")
+    if not lines:
+        return []
+    return [
+        "",
+        "Geometric means of the ratios over Candy, YOLOX-Nano, YOLOv4, Segformer-B0 and EfficientViT-B1, by torch's",
+        "exporter and EfficientViT's image; the last column is korch over the best of the others, model by model.",
+        "",
+        f"| exporter, image | {' | '.join(runtimes)} | korch over the best |",
+        f"| --- | {' | '.join('--:' for _ in runtimes)} | --: |",
+        *lines,
+    ]
+
+
+def _mean(ratios: Sequence[float | None]) -> str:
+    known = [ratio for ratio in ratios if ratio is not None]
+    if len(known) < len(ratios):
+        return "–"
+    return f"{math.exp(sum(map(math.log, known)) / len(known)):.2f}"
 
 
 def _milliseconds(row: Mapping[str, Any] | None) -> str:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from contest import Child, Contestant, Standing, hold
+from journal import Journal
 from patterns import PATTERNS, Pattern
-from surroundings import load
+from surroundings import QUIET, load
 
 HERE = Path(__file__).parent
 MODELS = HERE.parent / "models"
@@ -29,8 +33,10 @@ class Plan:
     Attributes:
         models: folder with the models, named as in the catalogue.
         names: which of them.
-        work: folder for what korch writes; kept, with the store, so that a second run is warm.
-        rounds: blocks of each contestant.
+        work: folder for what korch writes, with a store for each model.
+        journal: what an interrupted run has measured already.
+        sittings: how often every contestant starts anew.
+        rounds: blocks of each contestant in a sitting.
         block_s: seconds of a block.
         budget: of each search, as for korch.
         threads: of every runtime.
@@ -42,6 +48,8 @@ class Plan:
     models: Path
     names: Sequence[str]
     work: Path
+    journal: Journal
+    sittings: int
     rounds: int
     block_s: float
     budget: str
@@ -61,26 +69,39 @@ def models(plan: Plan) -> Iterator[dict[str, Any]]:
         source = plan.models / f"{name}.onnx"
         if source.is_file():
             print(name, file=sys.stderr, flush=True)
-            yield _model(plan, name, source, entries[name])
+            measure = partial(_model, plan, name, source, entries[name])
+            yield plan.journal.once("models", name, measure, _worth_keeping)
+
+
+def _worth_keeping(entry: Mapping[str, Any]) -> bool:
+    return "failure" not in entry and entry.get("load", 0.0) <= QUIET
+
+
+def store_of(work: Path, name: str) -> Path:
+    """Return the folder of the store that the searches for a model use; it is no other's, so that the first is cold."""
+    return work / name / "store"
 
 
 def _model(plan: Plan, name: str, source: Path, entry: Mapping[str, Any]) -> dict[str, Any]:
     shapes = {n: [int(e) for e in text.split("x")] for n, text in entry["shapes"].items()}
     flags = [word for pair in entry["shapes"].items() for word in ("--shape", "=".join(pair))]
     output = plan.work / name / source.name
-    output.parent.mkdir(parents=True, exist_ok=True)
-    cold = optimize(source, output, [*flags, "--budget", plan.budget], plan.threads)
+    shutil.rmtree(output.parent, ignore_errors=True)
+    output.parent.mkdir(parents=True)
+    search = partial(optimize, source, output, [*flags, "--budget", plan.budget], plan.threads)
+    cold = search(store_of(plan.work, name))
     if isinstance(cold, str):
         return {"model": name, "title": entry["title"], "failure": cold}
-    warm = optimize(source, output, [*flags, "--budget", plan.budget], plan.threads)
+    warm = search(store_of(plan.work, name))
     feeds = draw(source, shapes)
-    contestants = _contestants(plan, source, output, entry, flags)
+    contestants = _contestants(plan, source, output, entry)
     busy = load()
     standings = hold(
         contestants,
         Contestant("reference", "OnnxRuntime", {"model": str(source), "optimize": False}),
         feeds,
         threads=plan.threads,
+        sittings=plan.sittings,
         rounds=plan.rounds,
         block_s=plan.block_s,
     )
@@ -96,10 +117,7 @@ def _model(plan: Plan, name: str, source: Path, entry: Mapping[str, Any]) -> dic
     }
 
 
-def _contestants(
-    plan: Plan, source: Path, output: Path, entry: Mapping[str, Any], flags: Sequence[str]
-) -> list[Contestant]:
-    del flags
+def _contestants(plan: Plan, source: Path, output: Path, entry: Mapping[str, Any]) -> list[Contestant]:
     library = output.with_suffix(".korch.so")
     mine: dict[str, Any] = {"model": str(output)}
     if library.is_file():
@@ -125,45 +143,42 @@ def kernels(plan: Plan) -> Iterator[dict[str, Any]]:
     folder = plan.work / "kernels"
     folder.mkdir(parents=True, exist_ok=True)
     copier = build_copy(folder)
-    for number, pattern in enumerate(plan.patterns):
-        print(pattern.name, file=sys.stderr, flush=True)
-        source, output = folder / f"{number}.onnx", folder / f"{number}.fused.onnx"
-        pattern.write(source)
-        done = optimize(source, output, ["--force-fusion"], plan.threads)
-        if isinstance(done, str):
-            yield {"pattern": pattern.name, "failure": done}
-            continue
-        mine: dict[str, Any] = {"model": str(output)}
-        if output.with_suffix(".korch.so").is_file():
-            mine["library"] = str(output.with_suffix(".korch.so"))
-        contestants = [
-            Contestant(BASELINE, "OnnxRuntime", {"model": str(source)}),
-            Contestant("korch", "OnnxRuntime", mine),
-        ]
-        if "torch" in plan.runtimes:
-            options = {"number": number, "patterns": str(HERE)}
-            python = plan.pythons.get("torch", sys.executable)
-            contestants.append(Contestant("torch.compile", "InductorPattern", options, python))
-        standings = hold(
-            contestants,
-            Contestant("reference", "OnnxRuntime", {"model": str(source), "optimize": False}),
-            pattern.feeds(),
-            threads=plan.threads,
-            rounds=plan.rounds,
-            block_s=plan.block_s / 3,
-        )
-        copy = hold(
-            [Contestant("copy", "Copy", {"library": str(copier), "copied": pattern.moved_bytes // 2})],
-            Contestant("reference", "Copy", {"library": str(copier), "copied": 1}),
-            {},
-            threads=plan.threads,
-            rounds=plan.rounds,
-            block_s=plan.block_s / 3,
-        )
-        yield {"pattern": pattern.name, "bytes": pattern.moved_bytes, "rows": _rows([*standings, *copy])}
+    for number, pattern in enumerate(PATTERNS):
+        if pattern in plan.patterns:
+            print(pattern.name, file=sys.stderr, flush=True)
+            measure = partial(_kernel, plan, pattern, number, folder, copier)
+            yield plan.journal.once("kernels", pattern.name, measure, _worth_keeping)
 
 
-def optimize(source: Path, output: Path, flags: Sequence[str], threads: int) -> dict[str, Any] | str:
+def _kernel(plan: Plan, pattern: Pattern, number: int, folder: Path, copier: Path) -> dict[str, Any]:
+    source, output = folder / f"{number}.onnx", folder / f"{number}.fused.onnx"
+    pattern.write(source)
+    done = optimize(source, output, ["--force-fusion"], plan.threads, store_of(plan.work, "kernels"))
+    if isinstance(done, str):
+        return {"pattern": pattern.name, "failure": done}
+    mine: dict[str, Any] = {"model": str(output)}
+    if output.with_suffix(".korch.so").is_file():
+        mine["library"] = str(output.with_suffix(".korch.so"))
+    contestants = [
+        Contestant(BASELINE, "OnnxRuntime", {"model": str(source)}),
+        Contestant("korch", "OnnxRuntime", mine),
+    ]
+    if "torch" in plan.runtimes:
+        options = {"number": number, "patterns": str(HERE)}
+        contestants.append(
+            Contestant("torch.compile", "InductorPattern", options, plan.pythons.get("torch", sys.executable))
+        )
+    contest = partial(hold, threads=plan.threads, sittings=plan.sittings, rounds=plan.rounds, block_s=plan.block_s / 3)
+    reference = Contestant("reference", "OnnxRuntime", {"model": str(source), "optimize": False})
+    busy = load()
+    standings = contest(contestants, reference, pattern.feeds())
+    copied = {"library": str(copier), "copied": pattern.moved_bytes // 2}
+    copy = contest([Contestant("copy", "Copy", copied)], Contestant("reference", "Copy", copied), {})
+    rows = _rows([*standings, *copy])
+    return {"pattern": pattern.name, "bytes": pattern.moved_bytes, "load": round(busy, 3), "rows": rows}
+
+
+def optimize(source: Path, output: Path, flags: Sequence[str], threads: int, store: Path) -> dict[str, Any] | str:
     """Run `korch optimize`; return its document with the seconds it took, or what it said of its failure."""
     command = [sys.executable, "-m", "korch_cli", "optimize", str(source), "-o", str(output), *flags]
     started = time.monotonic()
@@ -172,6 +187,7 @@ def optimize(source: Path, output: Path, flags: Sequence[str], threads: int) -> 
         check=False,
         capture_output=True,
         text=True,
+        env=os.environ | {"KORCH_CACHE_DIR": str(store)},
     )
     if done.returncode:
         return (done.stderr.strip().splitlines() or ["it said nothing"])[0]

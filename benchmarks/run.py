@@ -3,6 +3,7 @@
     python benchmarks/run.py --quick      ten minutes: a few models and kernels
     python benchmarks/run.py              everything; hours
 
+A run that was interrupted goes on where it stopped if it is started again with the same code and the same flags.
 The figures go to benchmarks/results/<full|quick>.json, and a full run's page to docs/benchmarks.md. A run on a machine
 that does something else at the same time is not published: its page goes to build/bench/, and the exit code is 1.
 """
@@ -11,13 +12,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import orchestration
 import page
-from parts import Plan, kernels, models
+from journal import Journal
+from parts import Plan, kernels, models, store_of
 from patterns import PATTERNS
 from surroundings import QUIET, describe, load
 
@@ -34,11 +38,15 @@ def main() -> None:
     chosen = _arguments()
     names = chosen.only or (QUICK_MODELS if chosen.quick else tuple(catalogue()))
     pythons = dict(pair.split("=", 1) for pair in chosen.python)
+    around = describe(chosen.threads, tuple(pythons.values()))
+    command = " ".join(["python", "benchmarks/run.py", *sys.argv[1:]])
     plan = Plan(
         models=chosen.models,
         names=names,
         work=chosen.work.resolve(),
-        rounds=5 if chosen.quick else 11,
+        journal=_journal(chosen.work.resolve(), command, around),
+        sittings=3,
+        rounds=2 if chosen.quick else 4,
         block_s=0.6 if chosen.quick else 1.0,
         budget="60s" if chosen.quick else chosen.budget,
         threads=chosen.threads,
@@ -49,11 +57,12 @@ def main() -> None:
     at_first = load(2.0)
     document: dict[str, Any] = {
         "schema": SCHEMA,
-        "command": " ".join(["python", "benchmarks/run.py", *sys.argv[1:]]),
+        "command": command,
         "quick": chosen.quick,
+        "sittings": plan.sittings,
         "rounds": plan.rounds,
         "block_s": plan.block_s,
-        "surroundings": describe(plan.threads, tuple(pythons.values())),
+        "surroundings": around,
         "models": list(models(plan)) if not chosen.no_models else [],
         "kernels": list(kernels(plan)) if not chosen.no_kernels else [],
         "scale": [],
@@ -61,12 +70,29 @@ def main() -> None:
     }
     if not chosen.no_orchestration:
         cases = [orchestration.CASES[0].name] if chosen.quick else None
-        bindings = {name: orchestration.bindings_of(entry) for name, entry in catalogue().items()}
         document["scale"] = list(orchestration.scale(cases, plan.models, plan.work))
-        document["ablation"] = list(orchestration.ablations(names, plan.models, bindings, plan.threads))
-    document["load"] = round(max([at_first, *(e.get("load", 0.0) for e in document["models"]), load(2.0)]), 3)
+        document["ablation"] = list(_ablations(plan, catalogue()))
+    loads = [entry.get("load", 0.0) for part in ("models", "kernels") for entry in document[part]]
+    document["load"] = round(max([at_first, *loads, load(2.0)]), 3)
     document["loaded"] = document["load"] > QUIET
+    plan.journal.close()
     sys.exit(_publish(document, chosen))
+
+
+def _journal(work: Path, command: str, around: dict[str, Any]) -> Journal:
+    """Return the notes of an interrupted run; none where changes are not committed, for they may be others."""
+    path = work / "journal.jsonl"
+    if around["commit"].endswith("-dirty"):
+        path.unlink(missing_ok=True)
+    return Journal(path, {"command": command, "commit": around["commit"], "versions": around["versions"]})
+
+
+def _ablations(plan: Plan, entries: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the ablation of each model, over what its own searches have measured."""
+    for name in plan.names:
+        os.environ["KORCH_CACHE_DIR"] = str(store_of(plan.work, name))
+        bindings = {name: orchestration.bindings_of(entries[name])}
+        yield from orchestration.ablations([name], plan.models, bindings, plan.threads)
 
 
 def _publish(document: dict[str, Any], chosen: argparse.Namespace) -> int:

@@ -66,7 +66,13 @@ def _mine(path: Path, entry: Mapping[str, Any], chosen: argparse.Namespace) -> d
         contestants += [Contestant(name, "OnnxRuntime", {"model": str(file)}) for name, file, _ in variants]
         reference = Contestant("reference", "OnnxRuntime", runtime | {"optimize": False})
         standings = hold(
-            contestants, reference, feeds, threads=chosen.threads, rounds=chosen.rounds, block_s=chosen.block
+            contestants,
+            reference,
+            feeds,
+            threads=chosen.threads,
+            sittings=2,
+            rounds=chosen.rounds,
+            block_s=chosen.block,
         )
     rows = {standing.name: standing.row(standings[0]) for standing in standings}
     for name, _, count in variants:
@@ -125,7 +131,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("only", nargs="*", help="names of models; all that are there by default")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "build" / "mining", help="folder to write to")
     parser.add_argument("--threads", type=int, default=2, help="threads of each model")
-    parser.add_argument("--rounds", type=int, default=9, help="blocks of each variant")
+    parser.add_argument("--rounds", type=int, default=5, help="blocks of each variant in each of two sittings (5)")
     parser.add_argument("--block", type=float, default=0.5, help="seconds of one block")
     parser.add_argument("--without", action="store_true", help="also time all rules but one")
     return parser.parse_args()

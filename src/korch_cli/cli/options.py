@@ -191,14 +191,16 @@ def write_report(document: str, report: Path | None) -> None:
     """
     if report is None:
         return
+    from korch_cli.emit import staging  # onnx comes with it
+
     text = document + "\n"
     try:
         if _is_stream(report):
             with report.open("w", encoding="utf-8") as out:
                 out.write(text)
             return
-        with tempfile.TemporaryDirectory(prefix=".korch-", dir=report.parent) as folder:
-            finished = Path(folder) / report.name
+        with staging(report.parent) as folder:
+            finished = folder / report.name
             finished.write_text(text, encoding="utf-8")
             finished.replace(report)
     except OSError as error:

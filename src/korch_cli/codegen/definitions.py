@@ -23,42 +23,35 @@ from korch_cli.codegen.index import Var
 from korch_cli.codegen.nest import Apply, Count, Literal, Load, Nest, Reduction, Select, Store, operands
 from korch_cli.codegen.reuse import kept_values
 from korch_cli.codegen.schedule import Schedule, is_vectorisable
+from korch_cli.codegen.scopes import Scope, Scopes
 
 
 @dataclass(slots=True)
-class Scope:
-    """A block of C++: the loop variables that are known in it, and the nodes and divisors that have a name."""
+class Block(Scope):
+    """A block of C++, with the divisors that have a name in it."""
 
-    variables: frozenset[Var]
-    names: dict[int, str] = field(default_factory=dict)
     divisors: dict[int, str] = field(default_factory=dict)
 
 
-class Definitions:
-    """The text so far. A node is computed in the outermost block in which all that it depends on is known."""
+class Definitions(Scopes[Block]):
+    """The definitions of a nest. A node is computed in the outermost block in which all that it depends on is known."""
 
     def __init__(self, nest: Nest, schedule: Schedule, tables: Tables) -> None:
-        self.nest, self.schedule, self.tables = with_idioms(nest), schedule, tables
+        super().__init__(with_idioms(nest), Block(frozenset()))
+        self.schedule, self.tables = schedule, tables
         self.vectors = is_vectorisable(nest)
-        self.lines: list[str] = []
-        self.depth = 0
-        self.scopes: list[Scope] = [Scope(frozenset())]
         self.lane: Var | None = None
         self.reuse = kept_values(nest, schedule)
         self.kept: dict[int, str] = {}
 
     # --- blocks ---
 
-    def line(self, text: str) -> None:
-        """Add a line at the depth of the current block."""
-        self.lines.append("  " * self.depth + text)
-
     @contextmanager
     def block(self, opening: str, variables: Sequence[Var]) -> Iterator[None]:
         """Add a block of C++ in which more loop variables are known."""
         self.line(opening)
         self.depth += 1
-        self.scopes.append(Scope(self.scopes[-1].variables | frozenset(variables)))
+        self.scopes.append(Block(self.scopes[-1].variables | frozenset(variables)))
         yield
         self.scopes.pop()
         self.depth -= 1
@@ -109,21 +102,6 @@ class Definitions:
     def is_kept(self, position: int) -> bool:
         """Whether an earlier loop left the value in a scratch row."""
         return self.reuse.rows.get(position) in self.kept
-
-    def is_known(self, variables: frozenset[Var]) -> bool:
-        """Whether all these loop variables have a value here."""
-        return variables <= self.scopes[-1].variables
-
-    def is_ready(self, position: int) -> bool:
-        """Whether all reductions below a node are finished."""
-        node = self.nest.nodes[position]
-        if isinstance(node.operation, Reduction):
-            return self.name_of(position) is not None
-        return all(self.is_ready(arg) for arg in operands(node.operation))
-
-    def name_of(self, position: int) -> str | None:
-        """Return the name that a node has here, if it has one."""
-        return next((s.names[position] for s in reversed(self.scopes) if position in s.names), None)
 
     def operand_of(self, member: int) -> int:
         """Return what a reduction reduces."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import resources
+
+from korch_cli.codegen.expressions import CPP_TYPES
 from korch_cli.codegen.nest import Nest, Reduction
 from korch_cli.core.errors import Refusal
 from korch_cli.core.graph import PrimitiveGraph
@@ -9,6 +12,19 @@ from korch_cli.core.primitive import Elementwise, Reduce, WindowReduce
 from korch_cli.core.text import print_op
 
 _MAX_NAMED = 5
+
+
+def runtime_files(*names: str) -> dict[str, str]:
+    """Return files that generated sources include, by name."""
+    folder = resources.files("korch_cli.codegen") / "runtime"
+    return {name: (folder / name).read_text(encoding="utf-8") for name in names}
+
+
+def check_types(graph: PrimitiveGraph) -> None:
+    """Raise a Refusal unless all values are of element types that kernels have."""
+    for value in graph.values:
+        if value.type.dtype not in CPP_TYPES:
+            raise Refusal(f"The element type {value.type.dtype.text} is not generated.")
 
 
 def check_nest(nest: Nest) -> None:

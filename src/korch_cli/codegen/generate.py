@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache
-from importlib import resources
 
-from korch_cli.codegen.describe import check_nest, describe, label
+from korch_cli.codegen.describe import check_nest, check_types, describe, label, runtime_files
 from korch_cli.codegen.expressions import CPP_TYPES, Tables
 from korch_cli.codegen.lower import lower
 from korch_cli.codegen.nest import Nest
@@ -14,7 +13,6 @@ from korch_cli.codegen.normalize import normalize
 from korch_cli.codegen.printer import print_nest
 from korch_cli.codegen.schedule import Schedule, schedules, unit_cost
 from korch_cli.codegen.segments import partition
-from korch_cli.core.errors import Refusal
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Kernel, KernelBody
 
@@ -29,9 +27,7 @@ def generate(body: KernelBody) -> tuple[Kernel, ...]:
         Refusal: the body is not generated.
     """
     graph = body.graph
-    for value in graph.values:
-        if value.type.dtype not in CPP_TYPES:
-            raise Refusal(f"The element type {value.type.dtype.text} is not generated.")
+    check_types(graph)
     nests = [normalize(part) for nest in lower(graph) for part in partition(normalize(nest))]
     for nest in nests:
         check_nest(nest)
@@ -47,7 +43,7 @@ def generate(body: KernelBody) -> tuple[Kernel, ...]:
 @cache
 def headers() -> dict[str, str]:
     """Return the files that generated sources include, by name."""
-    return {_HEADER: (resources.files("korch_cli.codegen") / "runtime" / _HEADER).read_text(encoding="utf-8")}
+    return runtime_files(_HEADER, "korch_integers.h")
 
 
 def _kernel(body: KernelBody, parts: list[tuple[Nest, Schedule]]) -> Kernel:

@@ -192,6 +192,18 @@ def reachable(nodes: Sequence[Node], roots: Sequence[int]) -> set[int]:
     return found
 
 
+def unreduced(nodes: Sequence[Node], roots: Sequence[int]) -> set[int]:
+    """Return what `roots` are computed from, themselves included, where all reductions are finished."""
+    found: set[int] = set()
+    pending = list(roots)
+    while pending:
+        position = pending.pop()
+        if position not in found and not isinstance(nodes[position].operation, Reduction):
+            found.add(position)
+            pending += operands(nodes[position].operation)
+    return found
+
+
 @dataclass(slots=True)
 class NestBuilder:
     """Collects nodes without repeats."""

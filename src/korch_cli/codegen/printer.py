@@ -9,7 +9,7 @@ from korch_cli.codegen.access import (
     repeats,
     transposed_rows,
 )
-from korch_cli.codegen.definitions import Definitions, Scope
+from korch_cli.codegen.definitions import Block, Definitions
 from korch_cli.codegen.elements import COMBINERS, combined, is_rounded
 from korch_cli.codegen.expressions import (
     LANES,
@@ -82,7 +82,7 @@ class _Printer(Definitions):
         self.line(f"const auto {step} = [&](auto lane, int64_t {var.name}{parameters}) {attribute} {{")
         self.depth += 1
         self.line("using V = decltype(lane);")
-        self.scopes.append(Scope(self.scopes[-1].variables | {var}))
+        self.scopes.append(Block(self.scopes[-1].variables | {var}))
         before, self.lane = self.lane, var
         yield
         self.lane = before

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from korch_cli.codegen.expressions import LANES
 from korch_cli.codegen.index import Var, variable
-from korch_cli.codegen.nest import Load, Nest, Node, Reduction, operands, operation_flops
+from korch_cli.codegen.nest import Load, Nest, Node, Reduction, operands, operation_flops, unreduced
 from korch_cli.codegen.schedule import Schedule, is_vectorisable
 
 _LEAST_FLOPS = 12
@@ -42,7 +42,7 @@ def kept_values(nest: Nest, schedule: Schedule) -> Reuse:
     same: dict[int, int] = {}
     if len(schedule.inner) == 1 and schedule.inner[0].extent == bound.extent:
         same = _counterparts(nest, schedule.inner[0], bound)
-        loops.append({same[p] for p in _above(nest, [s.node for s in nest.stores]) if p in same})
+        loops.append({same[p] for p in unreduced(nest.nodes, [s.node for s in nest.stores]) if p in same})
     kept: set[int] = set()
     for number, loop in enumerate(loops):
         earlier = set().union(*loops[:number])
@@ -62,19 +62,7 @@ def _loops(nest: Nest, bound: Var) -> list[set[int]]:
             for node in nest.reductions
             if node.level == level and isinstance(node.operation, Reduction)
         ]
-        found.append({p for p in _above(nest, roots) if bound in nest.nodes[p].free})
-    return found
-
-
-def _above(nest: Nest, roots: Sequence[int]) -> set[int]:
-    """What is computed for `roots` after all reductions that they need."""
-    found: set[int] = set()
-    pending = list(roots)
-    while pending:
-        position = pending.pop()
-        if position not in found and not isinstance(nest.nodes[position].operation, Reduction):
-            found.add(position)
-            pending += operands(nest.nodes[position].operation)
+        found.append({p for p in unreduced(nest.nodes, roots) if bound in nest.nodes[p].free})
     return found
 
 
@@ -113,6 +101,6 @@ def _outermost(nest: Nest, positions: set[int]) -> set[int]:
 
 
 def _is_worth_it(nest: Nest, position: int, bound: Var) -> bool:
-    below = [nest.nodes[p] for p in _above(nest, [position])]
+    below = [nest.nodes[p] for p in unreduced(nest.nodes, [position])]
     flops = sum(operation_flops(n.operation) for n in below if bound in n.free)
     return nest.nodes[position].dtype in LANES and flops >= _LEAST_FLOPS

@@ -10,8 +10,7 @@ import hashlib
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,13 +18,13 @@ from korch_cli.core.errors import KorchError
 from korch_cli.core.kernel import CandidateKind
 from korch_cli.core.plan import Plan, Priced
 from korch_cli.core.record import Contest, ContestantRecord, Verdict
+from korch_cli.pipeline.clock import Clock
 from korch_cli.pipeline.delivery import Built, Delivery
+from korch_cli.pipeline.digest import file_digest
 from korch_cli.pipeline.search import Search
 from korch_cli.pipeline.stored import decode_contest, encode_contest
 from korch_cli.solve import check_plan, solve
 from korch_cli.verify import Subject, compare_all
-
-Clock = Callable[[str], AbstractContextManager[None]]
 
 _PROTOCOL = 1
 """Part of the key: what an earlier version compared in another way is not read."""
@@ -197,7 +196,7 @@ class _Book:
         self._place = {p.candidate: at for at, p in enumerate(self._prices)}
         settings = search.settings
         parts = [
-            [_PROTOCOL, hashlib.sha256(settings.source.read_bytes()).hexdigest(), settings.budget_s],
+            [_PROTOCOL, file_digest(settings.source), settings.budget_s],
             [[p.candidate.digest, p.candidate.body, p.cost_us] for p in self._prices],
             [self._place[p.candidate] for p in best.kernels],
         ]

@@ -23,6 +23,7 @@ from korch_cli.emit import (
     with_given,
     write_set,
 )
+from korch_cli.pipeline.digest import file_digest
 from korch_cli.pipeline.execution import Execution
 from korch_cli.pipeline.laboratory import Laboratory
 from korch_cli.pipeline.prepare import Prepared, Runnable
@@ -256,7 +257,7 @@ class Delivery:
         store, identity = self.laboratory.bench.store, self.laboratory.bench.identity
         whole = self.prepared.whole
         files = [whole.path, built.model, *([] if built.library is None else [built.library])]
-        digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+        digests = [file_digest(path) for path in files]
         key = f"comparison/{'/'.join(digests)}/{identity}"
         known = store.read(key, decode_comparison)
         if known is not None:
@@ -315,7 +316,7 @@ class Delivery:
     @property
     def source_digest(self) -> str:
         """SHA-256 of the input file."""
-        return hashlib.sha256(self.settings.source.read_bytes()).hexdigest()
+        return file_digest(self.settings.source)
 
     def _is_ours(self, document: Path) -> bool:
         """Whether an earlier run wrote this plan."""

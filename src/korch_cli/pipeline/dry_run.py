@@ -10,7 +10,8 @@ from pathlib import Path
 from korch_cli.core.progress import Progress
 from korch_cli.core.record import DryRunRecord
 from korch_cli.measure import ProfileStore, chosen_folder, copy_store
-from korch_cli.pipeline.optimize import Clock, find_candidates
+from korch_cli.pipeline.clock import Clock
+from korch_cli.pipeline.optimize import find_candidates
 from korch_cli.pipeline.prepare import prepare
 from korch_cli.pipeline.search import Search
 from korch_cli.pipeline.settings import Settings

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from korch_cli.core.primitive import Input, Opaque
 from korch_cli.core.types import UNKNOWN
 from korch_cli.emit import read_plan
 from korch_cli.measure import ProfileStore
+from korch_cli.pipeline.digest import file_digest
 from korch_cli.pipeline.search import Search
 from korch_cli.pipeline.ways import Ways
 from korch_cli.solve import least_us, solve_with
@@ -102,7 +102,7 @@ def explain(model: Path, node: str | None, store: ProfileStore) -> ExplainRecord
         UsageError: there is neither a program nor a plan for the model, or no such node.
     """
     plan = _plan_of(model)
-    digest = hashlib.sha256(model.read_bytes()).hexdigest() if plan is None else str(plan["model_sha256"])
+    digest = file_digest(model) if plan is None else str(plan["model_sha256"])
     program = store.read(_key(digest), _decoded)
     if program is not None:
         return _explained(model, node, program)

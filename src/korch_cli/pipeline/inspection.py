@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -32,6 +31,7 @@ from korch_cli.core.text import print_op
 from korch_cli.emit import PLAN_SCHEMA, can_be_function
 from korch_cli.fission import fission
 from korch_cli.load import describe_file, load, unroll
+from korch_cli.pipeline.digest import file_digest
 from korch_cli.rewrite import rewrite
 from korch_cli.verify import find_library
 
@@ -198,6 +198,6 @@ def _plan(source: Path, file: FileRecord) -> tuple[dict[str, Any] | None, str | 
     if document.get("changed"):
         belongs = document.get("domain") in file.kernels
     else:
-        digest = hashlib.sha256(source.read_bytes()).hexdigest()
+        digest = file_digest(source)
         belongs = not file.kernels and document.get("model_sha256") == digest
     return (document, str(path)) if belongs else (None, None)

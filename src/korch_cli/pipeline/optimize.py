@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from korch_cli.core.kernel import CandidateKind
@@ -16,7 +12,9 @@ from korch_cli.core.progress import Progress
 from korch_cli.core.record import OptimizeRecord, Verdict
 from korch_cli.emit import read_plan, require_apart, staging
 from korch_cli.pipeline.choice import BEST, Contestant, choose
+from korch_cli.pipeline.clock import Clock
 from korch_cli.pipeline.delivery import Built, Delivery, Outcome
+from korch_cli.pipeline.digest import file_digest
 from korch_cli.pipeline.explanation import keep_program, program_of
 from korch_cli.pipeline.forced import force_search
 from korch_cli.pipeline.prepare import Prepared, prepare
@@ -47,7 +45,7 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
     clock = Clock()
     document = None if settings.plan is None else read_plan(settings.plan)
     if document is not None and settings.plan is not None:
-        digest = hashlib.sha256(settings.source.read_bytes()).hexdigest()
+        digest = file_digest(settings.source)
         bindings = bindings_of_plan(document, settings.bindings, digest, settings.plan)
         settings = planned_settings(replace(settings, bindings=bindings), document)
     with (
@@ -198,20 +196,3 @@ _AMPLIFIED = (
 _NOTHING = "Nothing in this model can be generated; the input is written unchanged."
 _DIFFERENT = "The optimised outputs differ from the input's by more than the tolerance; the input is written unchanged."
 _UNCOMPARABLE = "The outputs could not be compared, so the input is written unchanged. {}"
-
-
-@dataclass(slots=True)
-class Clock:
-    """Wall time by stage."""
-
-    start: float = field(default_factory=time.monotonic)
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def __call__(self, stage: str) -> Iterator[None]:
-        """Count the time of this block to a stage."""
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - start

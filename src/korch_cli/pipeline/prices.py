@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from korch_cli.core.plan import Priced
 from korch_cli.core.types import Array
 from korch_cli.load import name_nodes, vendor_profile
 from korch_cli.measure import profile_model
+from korch_cli.pipeline.digest import file_digest
 from korch_cli.pipeline.laboratory import Bench
 from korch_cli.pipeline.prepare import Runnable
 from korch_cli.pipeline.stored import decode_profile, encode_profile
@@ -78,7 +78,7 @@ def priced_vendor(
 
 
 def _profile(prepared: Path, feeds: Mapping[str, Array], bench: Bench, *, optimize: bool) -> VendorProfile:
-    digest = hashlib.sha256(prepared.read_bytes()).hexdigest()
+    digest = file_digest(prepared)
     key = f"profile/{_PROTOCOL}/{digest}/{bench.identity}/{'all' if optimize else 'none'}"
     known = bench.store.read(key, decode_profile)
     if known is not None:

@@ -59,7 +59,7 @@ class Search:
         earlier = None if self.settings.force_fusion else store.read(key, _decoded)
         deadline = self.deadline
         if earlier is not None and not self.excluded:
-            if earlier.budget_s >= self.settings.budget_s and earlier.gap <= self.settings.gap:
+            if self._ended(earlier):
                 # That search did what this one may do, and found its end: what it measured is all that counts.
                 deadline = time.monotonic()
             digests = [d for d in earlier.digests if d in self.bounds and d not in self.laboratory.results]
@@ -113,7 +113,10 @@ class Search:
     def was_searched(self) -> bool:
         """Whether an earlier search for the same came to its end with limits like these."""
         earlier = self.laboratory.bench.store.read(self._key(), _decoded)
-        return earlier is not None and earlier.budget_s >= self.settings.budget_s and earlier.gap <= self.settings.gap
+        return earlier is not None and self._ended(earlier)
+
+    def _ended(self, earlier: _Earlier) -> bool:
+        return earlier.budget_s >= self.settings.budget_s and earlier.gap <= self.settings.gap
 
     def _key(self) -> str:
         digests = hashlib.sha256("\n".join(c.digest for c in self.candidates.candidates).encode()).hexdigest()

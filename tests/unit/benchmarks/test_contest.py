@@ -84,7 +84,9 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> str:
 def hold(planted: str, *runtimes: str, **options: object) -> list[stage.Standing]:
     players = [stage.Contestant(name, f"{planted}:{name}", dict(options)) for name in runtimes]
     reference = stage.Contestant("reference", f"{planted}:Honest", {})
-    standings: list[stage.Standing] = stage.hold(players, reference, FEEDS, threads=1, rounds=3, block_s=0.05)
+    standings: list[stage.Standing] = stage.hold(
+        players, reference, FEEDS, threads=1, sittings=2, rounds=2, block_s=0.05
+    )
     return standings
 
 
@@ -92,11 +94,12 @@ def test_honest_runtimes_get_figures(planted: str) -> None:
     first, second = hold(planted, "Honest", "Honest")
     assert (first.status, second.status) == ("ok", "ok")
     row = second.row(first)
-    assert row["ratio"]["pairs"] == 3
+    assert row["ratio"]["pairs"] == 4
     assert row["ratio"]["low"] <= row["ratio"]["value"] <= row["ratio"]["high"]
     assert row["error"] == 0.0
     assert row["peak_mb"] > 1
-    assert len(first.blocks) == 3
+    assert [len(blocks) for blocks in first.sittings] == [2, 2]
+    assert len(first.opened_s) == 2
 
 
 @pytest.mark.parametrize(
@@ -134,7 +137,17 @@ def test_wrong_by_a_factor(planted: str) -> None:
 
 
 def test_ratios_follow_the_blocks() -> None:
-    first, second = [[10.0, 11.0, 12.0], [20.0, 22.0]], [[5.0, 5.5, 6.0], [10.0, 11.0]]
+    first, second = [[[10.0, 11.0, 12.0], [20.0, 22.0]]], [[[5.0, 5.5, 6.0], [10.0, 11.0]]]
     found = stage.ratio(first, second)
     assert math.isclose(found["value"], 2.0)
     assert found["pairs"] == 2
+
+
+def test_intervals_take_in_what_differs_between_sittings() -> None:
+    """Blocks of one process agree with each other however lucky that process was."""
+    steady = [[[10.0]] * 8] * 3
+    lucky = [[[5.0]] * 8, [[8.0]] * 8, [[10.0]] * 8]
+    found = stage.ratio(steady, lucky)
+    assert found["value"] == 1.25
+    assert found["low"] == 1.0
+    assert found["high"] == 2.0

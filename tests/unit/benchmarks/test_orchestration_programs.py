@@ -88,6 +88,7 @@ def test_the_page_shows_what_was_found_and_what_is_not_proven(tmp_path: Path) ->
         "scale": [entry],
         "ablation": [{"model": case.name, "candidates": 1, "distinct": 2345, "measured": 67, "rows": rows}],
         "surroundings": describe(2, ()),
+        "sittings": 1,
         "rounds": 1,
         "block_s": 1.0,
         "command": "",

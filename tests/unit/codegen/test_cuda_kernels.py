@@ -12,8 +12,8 @@ from korch_cli.codegen.cuda import splitting
 from korch_cli.core.errors import Refusal
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.launch import CudaKernel
-from korch_cli.core.text import parse_graph
 from tests.cuda_on_cpu.agreement import ORDERS, body_of, check_cuda
+from tests.unit.codegen.body_graphs import graph, softmax
 
 FLOATS = ("f32", "f16", "bf16", "f64")
 INTEGERS = ("i8", "u16", "i32", "u64", "bool")
@@ -25,10 +25,6 @@ Check = Callable[[Sequence[PrimitiveGraph]], list[CudaKernel]]
 @pytest.fixture
 def check(cuda_builds: Path) -> Check:
     return lambda graphs: check_cuda(graphs, cuda_builds)
-
-
-def graph(*lines: str) -> PrimitiveGraph:
-    return parse_graph("\n".join(lines))
 
 
 def pointwise(dtype: str, shape: str, scale: str) -> PrimitiveGraph:
@@ -56,18 +52,6 @@ def reduction(dtype: str, functions: Sequence[str], shape: str, axes: str, reduc
     lines = [f'%0 "x" {dtype}[{shape}] = input']
     lines += [f'%{i} "y{i}" {dtype}[{reduced}] = reduce {f} axes=[{axes}] (%0) @0' for i, f in enumerate(functions, 1)]
     return graph(*lines, f"outputs ({', '.join(f'%{i + 1}' for i in range(len(functions)))})")
-
-
-def softmax(dtype: str, shape: str, axes: str, reduced: str) -> PrimitiveGraph:
-    return graph(
-        f'%0 "x" {dtype}[{shape}] = input',
-        f'%1 "m" {dtype}[{reduced}] = reduce max axes=[{axes}] (%0) @0',
-        f'%2 "d" {dtype}[{shape}] = elementwise sub (%0, %1) @0',
-        f'%3 "e" {dtype}[{shape}] = elementwise exp (%2) @0',
-        f'%4 "s" {dtype}[{reduced}] = reduce sum axes=[{axes}] (%3) @0',
-        f'%5 "y" {dtype}[{shape}] = elementwise div (%3, %4) @0',
-        "outputs (%5)",
-    )
 
 
 def normalization(dtype: str, shape: str, axes: str, reduced: str, scale: str) -> PrimitiveGraph:

@@ -8,13 +8,9 @@ from korch_cli.codegen import generate
 from korch_cli.core.errors import Refusal
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Kernel, KernelBody
-from korch_cli.core.text import parse_graph
+from tests.unit.codegen.body_graphs import graph, layout, softmax
 
 Check = Callable[[Sequence[PrimitiveGraph]], list[Kernel]]
-
-
-def graph(*lines: str) -> PrimitiveGraph:
-    return parse_graph("\n".join(lines))
 
 
 def chain(shape: str, *functions: str) -> PrimitiveGraph:
@@ -35,16 +31,6 @@ def binary(
     )
 
 
-def layout(operand: str, op: str, result: str, function: str = "neg") -> PrimitiveGraph:
-    """A layout primitive, with an elementwise one behind it."""
-    return graph(
-        f'%0 "x" f32[{operand}] = input',
-        f'%1 "y" f32[{result}] = {op} (%0) @0',
-        f'%2 "z" f32[{result}] = elementwise {function} (%1) @1',
-        "outputs (%2)",
-    )
-
-
 def hard_swish(shape: str, scale: str) -> PrimitiveGraph:
     return graph(
         f'%0 "x" f32[{shape}] = input',
@@ -59,18 +45,6 @@ def hard_swish(shape: str, scale: str) -> PrimitiveGraph:
         f'%9 "e" f32[{shape}] = elementwise mul (%5, %8) @3',
         f'%10 "f" f32[{shape}] = elementwise div (%9, %4) @4',
         "outputs (%10, %5)",
-    )
-
-
-def softmax(shape: str, axes: str, reduced: str) -> PrimitiveGraph:
-    return graph(
-        f'%0 "x" f32[{shape}] = input',
-        f'%1 "m" f32[{reduced}] = reduce max axes=[{axes}] (%0) @0',
-        f'%2 "d" f32[{shape}] = elementwise sub (%0, %1) @0',
-        f'%3 "e" f32[{shape}] = elementwise exp (%2) @0',
-        f'%4 "s" f32[{reduced}] = reduce sum axes=[{axes}] (%3) @0',
-        f'%5 "y" f32[{shape}] = elementwise div (%3, %4) @0',
-        "outputs (%5)",
     )
 
 
@@ -226,7 +200,7 @@ def test_concatenation(check_kernels: Check) -> None:
     ],
 )
 def test_softmax(check_kernels: Check, shape: str, axes: str, reduced: str) -> None:
-    check_kernels([softmax(shape, axes, reduced)])
+    check_kernels([softmax("f32", shape, axes, reduced)])
 
 
 @pytest.mark.parametrize(

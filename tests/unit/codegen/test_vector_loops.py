@@ -13,26 +13,13 @@ from korch_cli.codegen import headers
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Kernel
 from korch_cli.core.progress import Silent
-from korch_cli.core.text import parse_graph
 from korch_cli.toolchain import Compiler, compile_units, find_compiler, link
+from tests.unit.codegen.body_graphs import graph, layout, softmax
 
 Check = Callable[[Sequence[PrimitiveGraph]], list[Kernel]]
 
 GATHER = "lanes<V>"
 """How elements are read that do not lie side by side: one after the other."""
-
-
-def graph(*lines: str) -> PrimitiveGraph:
-    return parse_graph("\n".join(lines))
-
-
-def layout(operand: str, op: str, result: str, dtype: str = "f32") -> PrimitiveGraph:
-    return graph(
-        f'%0 "x" {dtype}[{operand}] = input',
-        f'%1 "y" {dtype}[{result}] = {op} (%0) @0',
-        f'%2 "z" {dtype}[{result}] = elementwise neg (%1) @1',
-        "outputs (%2)",
-    )
 
 
 def indices(*positions: int) -> str:
@@ -114,15 +101,7 @@ def test_operands_are_transposed_in_registers(check_kernels: Check, shape: tuple
 
 @pytest.mark.parametrize("columns", [16, 33, 129, 640])
 def test_exponentials_of_a_row_are_computed_once(check_kernels: Check, columns: int) -> None:
-    body = graph(
-        f'%0 "x" f32[7,{columns}] = input',
-        '%1 "m" f32[7,1] = reduce max axes=[1] (%0) @0',
-        f'%2 "d" f32[7,{columns}] = elementwise sub (%0, %1) @0',
-        f'%3 "e" f32[7,{columns}] = elementwise exp (%2) @0',
-        '%4 "s" f32[7,1] = reduce sum axes=[1] (%3) @0',
-        f'%5 "y" f32[7,{columns}] = elementwise div (%3, %4) @0',
-        "outputs (%5)",
-    )
+    body = softmax("f32", f"7,{columns}", "1", "7,1")
     row = next(kernel for kernel in check_kernels([body]) if kernel.schedule == "row")
     assert row.source.count("exp_(") == 1
 

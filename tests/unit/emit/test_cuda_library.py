@@ -33,7 +33,7 @@ from tests.cuda_on_cpu.library import (
     run_session,
     written_images,
 )
-from tests.unit.codegen import test_cuda_kernels as cases
+from tests.unit.codegen.body_graphs import softmax as softmax_graph
 from tests.unit.codegen.drawing import draw_operand
 
 BLOCKING = ("cuInit", "cuLibrary", "cuKernel", "cuDevice")
@@ -90,7 +90,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def softmax(folder: Path) -> Case:
-    return made(cases.softmax("f32", "30,37", "1", "30,1"), folder)
+    return made(softmax_graph("f32", "30,37", "1", "30,1"), folder)
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def split(folder: Path) -> Case:
         # Splitting starts at sizes that fibers are slow at.
         for name, size in (("_LONG", 128), ("_MUCH", 128), ("_LEAST_PART", 16)):
             patch.setattr(splitting, name, size)
-        case = made(cases.softmax("f32", "2,1031", "1", "2,1"), folder)
+        case = made(softmax_graph("f32", "2,1031", "1", "2,1"), folder)
     assert case.kernel.scratch
     assert len(case.kernel.launches) > 1
     return case

@@ -20,6 +20,7 @@ from tests.cuda_on_cpu.agreement import body_of
 from tests.cuda_on_cpu.cupy_on_cpu import Clock, cupy_on_cpu
 from tests.cuda_on_cpu.execution import build
 from tests.unit.codegen import test_cuda_kernels as cases
+from tests.unit.codegen.body_graphs import softmax as softmax_graph
 
 LAUNCH_US = 5.0
 
@@ -39,7 +40,7 @@ def prepared(graph: PrimitiveGraph, folder: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_kernel_is_checked_and_its_time_is_that_of_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    job, clock = prepared(cases.softmax("f32", "4,37", "1", "4,1"), tmp_path, monkeypatch)
+    job, clock = prepared(softmax_graph("f32", "4,37", "1", "4,1"), tmp_path, monkeypatch)
     result = run_cuda_kernel(job, seed=0)
     assert result.failure is None
     assert result.timing is not None
@@ -52,7 +53,7 @@ def test_a_kernel_is_checked_and_its_time_is_that_of_one_run(tmp_path: Path, mon
 def test_all_launches_of_a_kernel_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, size in (("_LONG", 128), ("_MUCH", 128), ("_LEAST_PART", 16)):
         monkeypatch.setattr(splitting, name, size)
-    job, _ = prepared(cases.softmax("f32", "2,1031", "1", "2,1"), tmp_path, monkeypatch)
+    job, _ = prepared(softmax_graph("f32", "2,1031", "1", "2,1"), tmp_path, monkeypatch)
     result = run_cuda_kernel(job, seed=0)
     assert len(job.launches) > 1
     assert result.timing is not None, result.failure

@@ -18,6 +18,7 @@ from korch_cli.core.launch import CudaKernel, Launch
 from korch_cli.measure.cuda import Roofline, Work, gpu_of, known_gpus, named_gpu
 from tests.cuda_on_cpu.agreement import body_of
 from tests.unit.codegen import test_cuda_kernels as cases
+from tests.unit.codegen.body_graphs import softmax as softmax_graph
 
 A100 = named_gpu("A100-40GB")
 SMALL = Resources(registers=16, spill_bytes=0, shared_bytes=0)
@@ -85,7 +86,7 @@ def test_every_launch_is_paid_for() -> None:
 def generated(norm: bool, shape: str) -> tuple[KernelBody, tuple[CudaKernel, ...]]:
     rows, width = shape.split(",")
     reduced = f"{rows},1"
-    made = cases.normalization("f32", shape, "1", reduced, width) if norm else cases.softmax("f32", shape, "1", reduced)
+    made = cases.normalization("f32", shape, "1", reduced, width) if norm else softmax_graph("f32", shape, "1", reduced)
     body = body_of(made)
     return body, generate_cuda(body)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from korch_cli.codegen.index import Expr, Lookup, Mod, Var
-from korch_cli.codegen.nest import Guards, Load, Nest, Reduction, Store, operands
+from korch_cli.codegen.nest import Guards, Load, Nest, Store, unreduced
 
 _VECTOR_BYTES = 16
 """What one instruction moves for a thread."""
@@ -33,24 +33,12 @@ class Access:
 def accesses(nest: Nest, roots: Sequence[int], stores: Sequence[Store]) -> list[Access]:
     """Return what computing `roots`, where all reductions are finished, reads, and what `stores` write."""
     found = []
-    for position in below(nest, roots):
+    for position in sorted(unreduced(nest.nodes, roots)):
         node = nest.nodes[position]
         if isinstance(node.operation, Load):
             found.append(Access(node.operation.address, node.operation.guards, node.dtype.size_bytes))
     found += [Access(store.address, (), nest.nodes[store.node].dtype.size_bytes) for store in stores]
     return found
-
-
-def below(nest: Nest, roots: Sequence[int]) -> list[int]:
-    """Return the nodes that `roots` are computed from where all reductions are finished, in order."""
-    found: set[int] = set()
-    pending = list(roots)
-    while pending:
-        position = pending.pop()
-        if position not in found and not isinstance(nest.nodes[position].operation, Reduction):
-            found.add(position)
-            pending += operands(nest.nodes[position].operation)
-    return sorted(found)
 
 
 def best_width(moved: Sequence[Access], lane: Var) -> int:

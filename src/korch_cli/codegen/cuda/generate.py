@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import cache
-from importlib import resources
 from itertools import zip_longest
 
 from korch_cli.codegen.cuda.cost import total_cost
 from korch_cli.codegen.cuda.part import Part
 from korch_cli.codegen.cuda.plan import Plan, plans, print_step
 from korch_cli.codegen.cuda.signature import Buffer, Signature, pointer
-from korch_cli.codegen.describe import check_nest, describe, label
+from korch_cli.codegen.describe import check_nest, check_types, describe, label, runtime_files
 from korch_cli.codegen.expressions import CPP_TYPES, Tables
 from korch_cli.codegen.lower import lower
 from korch_cli.codegen.normalize import normalize
@@ -35,9 +34,7 @@ def generate_cuda(body: KernelBody) -> tuple[CudaKernel, ...]:
         Refusal: the body is not generated.
     """
     graph = body.graph
-    for value in graph.values:
-        if value.type.dtype not in CPP_TYPES:
-            raise Refusal(f"The element type {value.type.dtype.text} is not generated.")
+    check_types(graph)
     nests = [normalize(nest) for nest in lower(graph)]
     for nest in nests:
         check_nest(nest)
@@ -52,7 +49,7 @@ def generate_cuda(body: KernelBody) -> tuple[CudaKernel, ...]:
 @cache
 def cuda_headers() -> dict[str, str]:
     """Return the files that generated CUDA sources include, by name."""
-    return {_HEADER: (resources.files("korch_cli.codegen") / "runtime" / _HEADER).read_text(encoding="utf-8")}
+    return runtime_files(_HEADER, "korch_integers.h")
 
 
 def _kernel(body: KernelBody, chosen: Sequence[Plan]) -> CudaKernel:

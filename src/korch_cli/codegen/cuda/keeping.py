@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from korch_cli.codegen.cuda.access import below
 from korch_cli.codegen.index import Var, variable
-from korch_cli.codegen.nest import Apply, Nest, Reduction, operands, rewrite
+from korch_cli.codegen.nest import Apply, Nest, Reduction, operands, rewrite, unreduced
 from korch_cli.codegen.schedule import reduced_rows
 from korch_cli.core.elementwise import FUNCTIONS
 
@@ -89,7 +88,8 @@ def kept_nodes(nest: Nest, axes: tuple[Var, ...]) -> dict[int, Kept]:
                 kept[position] = Kept(computed[position], number)
             else:
                 pending += operands(node.operation)
-        computed.update((p, number) for p in below(nest, roots) if p not in kept and p not in computed)
+        below = sorted(unreduced(nest.nodes, roots))
+        computed.update((p, number) for p in below if p not in kept and p not in computed)
     return kept
 
 

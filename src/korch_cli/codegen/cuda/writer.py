@@ -34,29 +34,26 @@ from korch_cli.codegen.nest import (
     operands,
     reachable,
 )
+from korch_cli.codegen.scopes import Scope, Scopes
 from korch_cli.core.types import DType
 
 
 @dataclass(slots=True)
-class Scope:
-    """A block of text: the loop variables that are known in it, and the nodes that have a name."""
+class Block(Scope):
+    """A block of text, with what other loops over the same points compute or need."""
 
-    variables: frozenset[Var]
-    names: dict[int, str] = field(default_factory=dict)
     kept: dict[int, str] = field(default_factory=dict)
     """Where nodes are found that were computed in an earlier loop over the same points."""
     keep: dict[int, str] = field(default_factory=dict)
     """Where nodes are put that a later loop over the same points needs."""
 
 
-class Writer:
+class Writer(Scopes[Block]):
     """Prints nodes. Each is computed in the outermost block in which all that it depends on is known."""
 
     def __init__(self, nest: Nest, signature: Signature, tables: Tables, index: str) -> None:
-        self.nest, self.signature, self.tables, self.index = nest, signature, tables, index
-        self.lines: list[str] = []
-        self.depth = 0
-        self.scopes: list[Scope] = [Scope(frozenset())]
+        super().__init__(nest, Block(frozenset()))
+        self.signature, self.tables, self.index = signature, tables, index
 
     @property
     def block_number(self) -> str:
@@ -71,10 +68,6 @@ class Writer:
 
     # --- blocks ---
 
-    def line(self, text: str) -> None:
-        """Print a line."""
-        self.lines.append("  " * self.depth + text)
-
     @contextmanager
     def block(self, opening: str, variables: Sequence[Var] = ()) -> Iterator[None]:
         """Print what is inside between braces; `variables` are known there."""
@@ -88,7 +81,7 @@ class Writer:
     @contextmanager
     def scope(self, variables: Sequence[Var]) -> Iterator[None]:
         """Let `variables` be known, and names be forgotten at the end."""
-        self.scopes.append(Scope(self.scopes[-1].variables | frozenset(variables)))
+        self.scopes.append(Block(self.scopes[-1].variables | frozenset(variables)))
         yield
         self.scopes.pop()
 
@@ -196,23 +189,8 @@ class Writer:
             node = self.nest.nodes[position]
             if isinstance(node.operation, Literal | Reduction) or self.name_of(position) is not None:
                 continue
-            if self.is_known(node.free) and self._is_ready(position):
+            if self.is_known(node.free) and self.is_ready(position):
                 self.operand(position)
-
-    def is_known(self, variables: frozenset[Var]) -> bool:
-        """Whether all `variables` have values here."""
-        return variables <= self.scopes[-1].variables
-
-    def _is_ready(self, position: int) -> bool:
-        """Whether all reductions below a node are finished."""
-        node = self.nest.nodes[position]
-        if isinstance(node.operation, Reduction):
-            return self.name_of(position) is not None
-        return all(self._is_ready(arg) for arg in operands(node.operation))
-
-    def name_of(self, position: int) -> str | None:
-        """Return the name of a node, if it has one here."""
-        return next((s.names[position] for s in reversed(self.scopes) if position in s.names), None)
 
     def _kept(self, position: int) -> str | None:
         return next((s.kept[position] for s in reversed(self.scopes) if position in s.kept), None)

@@ -1,0 +1,61 @@
+"""The page says of the five models together what it says of each."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+
+import page
+
+FIVE = ("candy", "yolox_nano", "yolov4", "segformer_b0", "efficientvit_b1_224")
+
+
+def entry(name: str, korch: float | None, other: float) -> dict[str, Any]:
+    ours: dict[str, Any] = {"runtime": "korch", "status": "wrong", "sentence": "It differs."}
+    if korch is not None:
+        ours = {"runtime": "korch", "status": "ok", "median_us": 1e3, "ratio": {"value": korch, "low": 1, "high": 4}}
+    return {
+        "model": f"{name}-dynamo",
+        "ideal": {"speed_up": 5.0},
+        "rows": [
+            {"runtime": "ORT", "status": "ok", "median_us": 2e3},
+            ours,
+            {"runtime": "OpenVINO", "status": "ok", "median_us": 1e3, "ratio": {"value": other, "low": 1, "high": 4}},
+        ],
+    }
+
+
+def whole(models: list[dict[str, Any]], folder: Path) -> str:
+    around = {
+        "processor": "P", "processors": 2, "threads": 2, "system": "S", "python": "3", "versions": {}, "commit": "c",
+        "date": "d",
+    }  # fmt: skip
+    document = {"surroundings": around, "sittings": 1, "rounds": 1, "block_s": 1.0, "command": "run", "models": models}
+    empty: dict[str, Any] = {"kernels": [], "scale": [], "ablation": []}
+    return page.write(document | empty, folder).read_text(encoding="utf-8")
+
+
+def test_means_are_geometric_and_compare_with_the_best_of_the_others(tmp_path: Path) -> None:
+    """2 and 4.5 give 3 in the mean; where the other runtime is slower than ONNX Runtime, that is the best."""
+    models = [entry(name, 2.0, 0.5) for name in FIVE[:4]] + [entry(FIVE[4], 2.0, 4.0)]
+    text = whole(models, tmp_path)
+    assert "| dynamo, 224 | 2.00 | 0.76 | 1.52 |" in text
+    assert "script, 224" not in text
+
+
+def test_a_model_without_a_ratio_leaves_no_mean(tmp_path: Path) -> None:
+    models = [entry(name, 2.0, 0.5) for name in FIVE[:4]] + [entry(FIVE[4], None, 4.0)]
+    text = whole(models, tmp_path)
+    assert "| dynamo, 224 | – | 0.76 | – |" in text
+    assert "wrong" in text
+
+
+@pytest.mark.parametrize("absent", FIVE)
+def test_no_mean_of_four(absent: str, tmp_path: Path) -> None:
+    text = whole([entry(name, 2.0, 0.5) for name in FIVE if name != absent], tmp_path)
+    assert "Geometric" not in text
