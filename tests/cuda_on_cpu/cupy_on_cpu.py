@@ -123,6 +123,7 @@ def cupy_on_cpu(library: Path, clock: Clock) -> types.ModuleType:
 
     module = types.ModuleType("cupy")
     module.__dict__.update(
+        __version__="14.2.0",
         RawModule=raw_module,
         asarray=asarray,
         empty=empty,
@@ -131,8 +132,12 @@ def cupy_on_cpu(library: Path, clock: Clock) -> types.ModuleType:
             Stream=lambda *, non_blocking: Stream(clock, non_blocking),
             Event=lambda: Event(clock),
             get_elapsed_time=lambda begin, end: (end.at_us - begin.at_us) / 1e3,
-            Device=lambda: types.SimpleNamespace(attributes={"L2CacheSize": _CACHE}),
-            runtime=types.SimpleNamespace(memGetInfo=lambda: (_MEMORY, _MEMORY)),
+            Device=lambda: types.SimpleNamespace(id=0, compute_capability="90", attributes={"L2CacheSize": _CACHE}),
+            runtime=types.SimpleNamespace(
+                memGetInfo=lambda: (_MEMORY, _MEMORY),
+                getDeviceProperties=lambda device: {"name": b"NVIDIA H200"},
+                driverGetVersion=lambda: 13000,
+            ),
         ),
     )
     return module

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,13 @@ import korch_cli
 from korch_cli.cli.entry import korch
 from korch_cli.core.errors import ExitCode, MissingError, UsageError
 from korch_cli.core.launch import CudaKernel
+from korch_cli.core.model import Bindings
 from korch_cli.core.progress import Silent
 from korch_cli.core.record import OptimizeRecord
 from korch_cli.core.types import Array
 from korch_cli.emit import cuda_registration_unit
 from korch_cli.pipeline import Settings, optimize
+from korch_cli.pipeline.cuda.laboratory import CudaLaboratory
 from korch_cli.toolchain import find_nvrtc
 from korch_cli.verify import CPU_PROVIDER, CUDA_PROVIDER, fitting_library
 from tests.cuda_on_cpu.execution import build
@@ -41,35 +43,53 @@ def nvrtc() -> None:
         pytest.skip(f"{error.message}: {error.hint}")
 
 
-@pytest.fixture
-def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("KORCH_CACHE_DIR", str(tmp_path / "cache"))
-    return attention_block(tmp_path / "in.onnx")
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    made = tmp_path_factory.mktemp("cuda")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KORCH_CACHE_DIR", str(made / "cache"))
+        yield made
+
+
+@pytest.fixture(scope="module")
+def source(folder: Path) -> Path:
+    return attention_block(folder / "in.onnx")
+
+
+@pytest.fixture(scope="module")
+def deployed(source: Path) -> tuple[Path, OptimizeRecord]:
+    """What comes out, and the record of it."""
+    output = source.with_name("deployed.onnx")
+    return output, optimize(settings_for(source, output), Silent())
 
 
 def settings_for(source: Path, output: Path, **rest: Any) -> Settings:
-    return Settings(source, output, portable=True, target="cuda", archs=ARCHS, **rest)
+    bindings = Bindings({"batch": 1}, {})
+    return Settings(source, output, bindings, portable=True, target="cuda", archs=ARCHS, **rest)
 
 
-def feeds_of(path: Path) -> dict[str, Array]:
-    rng = np.random.default_rng(1)
-    inputs = onnx.load(path).graph.input
-    shapes = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in inputs}
-    return {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+def feeds() -> dict[str, Array]:
+    return {"x": np.random.default_rng(1).standard_normal((1, 3, 24, 40)).astype(np.float32)}
 
 
-def reference(path: Path, feeds: dict[str, Array]) -> Array:
+def reference(path: Path) -> dict[str, Array]:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    (result,) = onnxruntime.InferenceSession(str(path), options, providers=[CPU_PROVIDER]).run(None, feeds)
-    return np.asarray(result)
+    session = onnxruntime.InferenceSession(str(path), options, providers=[CPU_PROVIDER])
+    return dict(zip(("y", "swish"), map(np.asarray, session.run(["y", "swish"], feeds())), strict=True))
+
+
+def check(results: Mapping[str, Array], source: Path) -> None:
+    expected = reference(source)
+    assert results.keys() == expected.keys()
+    for name, result in results.items():
+        np.testing.assert_allclose(result, expected[name], rtol=1e-4, atol=1e-5)
 
 
 def test_a_pair_that_can_be_deployed_is_written_and_every_figure_says_that_it_is_estimated(
-    source: Path, tmp_path: Path
+    deployed: tuple[Path, OptimizeRecord],
 ) -> None:
-    output = tmp_path / "out.onnx"
-    record = optimize(settings_for(source, output), Silent())
+    output, record = deployed
     assert record.changed
     assert "Estimated to be" in record.reason
     assert "nothing was measured" in record.reason
@@ -93,18 +113,17 @@ def test_a_pair_that_can_be_deployed_is_written_and_every_figure_says_that_it_is
     assert library.count(b".target sm_80") == len(record.kernels)
 
 
-def test_without_a_gpu_sessions_run_the_functions_with_and_without_the_library(source: Path, tmp_path: Path) -> None:
-    output = tmp_path / "out.onnx"
-    assert optimize(settings_for(source, output), Silent()).changed
-    feeds = feeds_of(source)
-    expected = reference(source, feeds)
+def test_without_a_gpu_sessions_run_the_functions_with_and_without_the_library(
+    deployed: tuple[Path, OptimizeRecord], source: Path
+) -> None:
+    output, _ = deployed
     library = output.with_suffix(".korch.so")
     assert fitting_library(output, [CUDA_PROVIDER, CPU_PROVIDER]) == library
     assert fitting_library(output, [CPU_PROVIDER]) is None
-    registered = run_session(output, library, feeds, None)
-    loaded = korch_cli.load_session(output)
-    for result in (*registered.values(), *loaded.run(None, feeds)):
-        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+    check(run_session(output, library, feeds(), None), source)
+    names = ["y", "swish"]
+    loaded = korch_cli.load_session(output).run(names, feeds())
+    check(dict(zip(names, loaded, strict=True)), source)
 
 
 def test_the_kernels_of_a_whole_model_compute_it(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,43 +131,46 @@ def test_the_kernels_of_a_whole_model_compute_it(source: Path, tmp_path: Path, m
     on_cpu = "korch_cli.pipeline.cuda.laboratory.cuda_registration_unit"
     monkeypatch.setattr(on_cpu, lambda *given: ON_CPU + cuda_registration_unit(*given))
     shipped: list[CudaKernel] = []
-    ship = korch_cli.pipeline.cuda.laboratory.CudaLaboratory.ship
+    ship = CudaLaboratory.ship
 
     def recorded(self: Any, domain: str, kernels: Any, *rest: Any) -> None:
         shipped.extend(kernels)
         ship(self, domain, kernels, *rest)
 
-    monkeypatch.setattr("korch_cli.pipeline.cuda.laboratory.CudaLaboratory.ship", recorded)
+    monkeypatch.setattr(CudaLaboratory, "ship", recorded)
     output = tmp_path / "out.onnx"
     record = optimize(settings_for(source, output), Silent())
     assert record.changed
     driver = Driver(build_driver(tmp_path), build(shipped, tmp_path / "kernels"), tmp_path / "calls.log")
-    feeds = feeds_of(source)
-    (result,) = run_session(output, output.with_suffix(".korch.so"), feeds, driver).values()
-    np.testing.assert_allclose(result, reference(source, feeds), rtol=1e-4, atol=1e-5)
+    check(run_session(output, output.with_suffix(".korch.so"), feeds(), driver), source)
     launches = [call for call in driver.calls() if call.startswith("cuLaunchKernel")]
     uses = {kernel.name: kernel.uses for kernel in record.kernels}
     assert len(launches) == sum(uses[kernel.name] * len(kernel.launches) for kernel in shipped)
 
 
-def test_the_same_bytes_come_out_again_and_from_the_plan(source: Path, tmp_path: Path) -> None:
-    outputs = [tmp_path / f"{name}.onnx" for name in ("first", "again", "planned")]
-    records: list[OptimizeRecord] = [optimize(settings_for(source, output), Silent()) for output in outputs[:2]]
-    plan = outputs[0].with_suffix(".plan.json")
-    records.append(optimize(Settings(source, outputs[2], plan=plan), Silent()))
-    assert [record.estimated_for for record in records] == ["H100-SXM"] * 3
+def test_the_same_bytes_come_out_again_and_from_the_plan(
+    deployed: tuple[Path, OptimizeRecord], source: Path, tmp_path: Path
+) -> None:
+    first, _ = deployed
+    again, planned = tmp_path / first.name, tmp_path / "planned" / first.name
+    planned.parent.mkdir()
+    records = [optimize(settings_for(source, again), Silent())]
+    records.append(optimize(Settings(source, planned, plan=first.with_suffix(".plan.json")), Silent()))
+    assert [record.estimated_for for record in records] == ["H100-SXM"] * 2
     for suffix in (".onnx", ".korch.so"):
-        first, *others = (output.with_suffix(suffix).read_bytes() for output in outputs)
-        assert all(other == first for other in others)
+        for other in (again, planned):
+            assert other.with_suffix(suffix).read_bytes() == first.with_suffix(suffix).read_bytes()
 
 
-def korch_with(source: Path, *flags: str) -> Result:
-    command = ["optimize", str(source), "-o", str(source.with_name("out.onnx")), "-q", *flags]
+def korch_with(source: Path, output: Path, *flags: str) -> Result:
+    command = ["optimize", str(source), "--dim", "batch=1", "-o", str(output), "-q", *flags]
     return CliRunner().invoke(korch, command)
 
 
-def test_the_report_says_so(source: Path) -> None:
-    result = korch_with(source, "--target", "cuda", "--gpu", "A100-40GB", "--arch", "sm_80,sm_90")
+def test_the_report_says_so(source: Path, tmp_path: Path) -> None:
+    result = korch_with(
+        source, tmp_path / "out.onnx", "--target", "cuda", "--gpu", "A100-40GB", "--arch", "sm_80,sm_90"
+    )
     assert result.exit_code == 0, result.stderr
     assert "A100-40GB, estimated" in result.stdout
     assert "(estimated for A100-40GB)" in result.stdout
@@ -169,16 +191,19 @@ def test_the_report_says_so(source: Path) -> None:
         (["--target", "cuda", "--force-fusion"], "--force-fusion is for --target cpu"),
     ],
 )
-def test_flags_that_make_no_sense(source: Path, flags: list[str], message: str) -> None:
-    result = korch_with(source, *flags)
+def test_flags_that_make_no_sense(source: Path, tmp_path: Path, flags: list[str], message: str) -> None:
+    output = tmp_path / "out.onnx"
+    result = korch_with(source, output, *flags)
     assert result.exit_code == ExitCode.USAGE
     assert message in result.stderr
-    assert not source.with_name("out.onnx").exists()
+    assert not output.exists()
 
 
-def test_a_missing_compiler_is_named_with_what_to_install(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_compiler_is_named_with_what_to_install(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("korch_cli.toolchain.nvrtc._places", lambda: iter(()))
-    result = korch_with(source, "--target", "cuda")
+    result = korch_with(source, tmp_path / "out.onnx", "--target", "cuda")
     assert result.exit_code == ExitCode.ENVIRONMENT
     assert "NVRTC" in result.stderr
     assert "pip install" in result.stderr
@@ -187,15 +212,9 @@ def test_a_missing_compiler_is_named_with_what_to_install(source: Path, monkeypa
 @pytest.mark.parametrize("command", [["profile", "{model}"], ["verify", "{model}", "{model}"]])
 def test_what_needs_a_gpu_says_so(source: Path, command: list[str]) -> None:
     words = [word.format(model=source) for word in command]
-    result = CliRunner().invoke(korch, [*words, "--target", "cuda"])
+    result = CliRunner().invoke(korch, [*words, "--dim", "batch=1", "--target", "cuda"])
     assert result.exit_code == ExitCode.ENVIRONMENT
     assert "NVIDIA driver" in result.stderr or "on a GPU" in result.stderr
-
-
-def damaged(change: Callable[[dict[str, Any]], None], plan: Path) -> None:
-    document = json.loads(plan.read_text())
-    change(document)
-    plan.write_text(json.dumps(document))
 
 
 @pytest.mark.parametrize(
@@ -203,11 +222,12 @@ def damaged(change: Callable[[dict[str, Any]], None], plan: Path) -> None:
     [{"target": "tpu"}, {"target": 3}, {"archs": "sm_90"}, {"archs": ["90"]}, {"estimated_for": 1}],
     ids=str,
 )
-def test_a_plan_for_no_target_is_refused(source: Path, tmp_path: Path, change: dict[str, object]) -> None:
-    first = tmp_path / "first.onnx"
-    optimize(settings_for(source, first), Silent())
-    plan = first.with_suffix(".plan.json")
-    damaged(lambda document: document.update(change), plan)
+def test_a_plan_for_no_target_is_refused(
+    deployed: tuple[Path, OptimizeRecord], source: Path, tmp_path: Path, change: dict[str, object]
+) -> None:
+    document = json.loads(deployed[0].with_suffix(".plan.json").read_text())
+    plan = tmp_path / "damaged.plan.json"
+    plan.write_text(json.dumps(document | change))
     with pytest.raises(UsageError, match="damaged"):
         optimize(Settings(source, tmp_path / "second.onnx", plan=plan), Silent())
 

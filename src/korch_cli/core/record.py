@@ -216,7 +216,7 @@ class OptimizeRecord:
         seconds: wall time of the whole command by stage.
         contest: the plans that were timed against each other; none if there was only one.
         prediction: of the plan that `comparison` is about; None if that has no kernels or was not timed.
-        estimated_for: the GPU that every time in this record is estimated for; None where times were measured.
+        estimated_for: the GPU that the times of kernels are estimated for; None where they were measured.
     """
 
     model: str

@@ -11,7 +11,7 @@ from korch_cli.core.gpu import Image
 from korch_cli.core.launch import Launch
 from korch_cli.emit.library import registration, runtime_headers, signature_lines
 
-_HEADER = "korch_ort_cuda.h"
+_DRIVER, _HEADER = "korch_cuda_driver.h", "korch_ort_cuda.h"
 _LINE_BYTES = 48
 _BYTES = [f"\\{byte:03o}" for byte in range(256)]
 
@@ -57,7 +57,7 @@ def cuda_registration_unit(domain: str, names: Sequence[str]) -> str:
 @cache
 def cuda_library_headers() -> dict[str, str]:
     """Return the files that these units include, by name."""
-    return runtime_headers("korch_ort.h", _HEADER)
+    return runtime_headers("korch_ort.h", _DRIVER, _HEADER)
 
 
 def _launch_text(number: int, launch: Launch) -> str:

@@ -52,7 +52,7 @@ def plan_document(
         shapes: what the inputs were bound to.
         ways: names of the ways of writing the model, by the number that candidates have for them.
         made_with: further fields of a plan: `portable`, true if nodes were rewritten in ONNX's own domain alone;
-            `target` with its `archs`; and `estimated_for`, the GPU that all times are estimated for.
+            `target` with its `archs`; and `estimated_for`, the GPU that the times are estimated for.
     """
     document: dict[str, object] = {
         "schema": PLAN_SCHEMA,

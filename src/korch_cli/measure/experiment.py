@@ -44,7 +44,9 @@ def run_kernel(job: KernelJob, baseline: Path, threads: int, seed: int) -> Kerne
     expected = runner(_session(job, threads, library=False, optimize=False))(feeds)
     with_library = _session(job, threads, library=True, optimize=True)
     got = runner(with_library)(feeds)
-    failure = next(filter(None, (difference(g, e, job) for g, e in zip(got, expected, strict=True))), None)
+    failure = next(
+        filter(None, (difference(g, e, job.rtol, job.atol) for g, e in zip(got, expected, strict=True))), None
+    )
     if failure is not None:
         return KernelResult(job.name, None, None, failure)
     runs = [_Bound(with_library, feeds)]

@@ -39,6 +39,10 @@ _COMPARE_SECONDS = (8.0, 30.0)
 
 
 _ESTIMATED = "Estimated to be {:.2f} times as fast as ONNX Runtime's own kernels on the {}; nothing was measured."
+_UNTIMED = (
+    "By the times of its kernels {:.2f} times as fast as ONNX Runtime's own, whose times are estimated; the models "
+    "were not timed, as this ONNX Runtime does not run on the GPU."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +248,8 @@ class Delivery:
     def estimated(self, built: Built, vendor_us: float) -> Outcome:
         """Keep a plan on estimates, where neither model can run as it will be deployed."""
         ratio = vendor_us / built.plan.cost_us if built.plan.cost_us > 0 else 1.0
-        return Outcome(built, _ESTIMATED.format(ratio, self.laboratory.bench.estimated_for))
+        gpu = self.laboratory.bench.estimated_for
+        return Outcome(built, _UNTIMED.format(ratio) if gpu is None else _ESTIMATED.format(ratio, gpu))
 
     def _compared(self, built: Built) -> Comparison:
         """Time both models in alternating blocks, as ONNX Runtime runs them by default.

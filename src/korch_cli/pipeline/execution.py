@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 CPU, CUDA = "cpu", "cuda"
 """The targets."""
-TARGETS = (CPU, CUDA)
 
 
 @dataclass(frozen=True, slots=True)

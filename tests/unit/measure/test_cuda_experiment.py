@@ -15,6 +15,7 @@ from korch_cli.core.artifact import CudaJob
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import TimingSource
 from korch_cli.emit import probe_model, save_model
+from korch_cli.measure.cuda import device
 from korch_cli.measure.cuda.experiment import run_cuda_kernel
 from tests.cuda_on_cpu.agreement import body_of
 from tests.cuda_on_cpu.cupy_on_cpu import Clock, cupy_on_cpu
@@ -23,6 +24,13 @@ from tests.unit.codegen import test_cuda_kernels as cases
 from tests.unit.codegen.body_graphs import softmax as softmax_graph
 
 LAUNCH_US = 5.0
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fibers are slow, and this device's clock needs no repetition."""
+    for name, value in (("_SERIES_US", 40.0), ("_MOST_COPIES", 3), ("_WARM_UP", 1), ("_ROUNDS", 2)):
+        monkeypatch.setattr(device, name, value)
 
 
 def prepared(graph: PrimitiveGraph, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[CudaJob, Clock]:

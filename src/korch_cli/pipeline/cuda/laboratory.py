@@ -66,19 +66,21 @@ class CudaLaboratory(Laboratory):
 
     def caveats(self, *, changed: bool) -> tuple[str, ...]:
         """Return what was estimated, and what was not checked."""
-        times = (
-            f"All times are estimated for the {self.roofline.gpu.name} by a roofline model, ONNX Runtime's own as "
-            "well; nothing was measured."
-        )
-        if not changed:
-            return (times,)
+        times = f"Kernels' times are estimated for the {self.roofline.gpu.name} by a roofline model, ONNX Runtime's too"
+        if self.bench.execution.runs_kernels:
+            return (f"{times}; whole models were timed on the GPU.",)
+        times = f"{times}; nothing was measured."
+        return (times, self._checked()) if changed else (times,)
+
+    def _checked(self) -> str:
+        """What is known of an output whose kernels do not run here."""
         version = ".".join(map(str, self.nvrtc.version))
-        checked = (
-            f"Checked: NVRTC {version} compiles every kernel for {', '.join(self.archs)}; ONNX Runtime loads the "
-            "library and the model; the functions that stand for the kernels compute what the input does, on the CPU. "
+        loaded = "the library and the model" if self.bench.execution.registers else "the model, without the library"
+        return (
+            f"Checked: NVRTC {version} compiles every kernel for {', '.join(self.archs)}; ONNX Runtime loads {loaded}; "
+            "the functions that stand for the kernels compute what the input does, on the CPU. "
             "Not checked: what the kernels compute on a GPU; there, korch verify IN OUT --target cuda does."
         )
-        return times, checked
 
     def made_with(self) -> dict[str, object]:
         """Return what a plan says of its target."""
@@ -164,7 +166,7 @@ class MeasuringLaboratory(CudaLaboratory):
     """Checks and measures kernels on a GPU of this machine, from the very images that ship."""
 
     def caveats(self, *, changed: bool) -> tuple[str, ...]:  # noqa: ARG002 - the same with and without kernels
-        """Return what was estimated all the same."""
+        """Return what was estimated, though kernels were measured."""
         return (
             "Generated kernels were measured one by one; what ONNX Runtime's own kernels take was estimated by a "
             "roofline model, as it does not tell.",

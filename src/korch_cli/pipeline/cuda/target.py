@@ -102,7 +102,7 @@ def cuda_target(settings: Settings, bench: Bench) -> CudaTarget:
         identity=f"{gpu.name}, {word}",
         estimated_for=None if measures else gpu.name,
         generate=generate_cuda,
-        execution=_execution(driver),
+        execution=_execution(is_here=is_here, has_driver=driver is not None),
     )
     return CudaTarget(chosen, nvrtc, archs, Roofline(gpu), measures)
 
@@ -114,11 +114,13 @@ def _driver() -> CudaDriver | None:
         return None
 
 
-def _execution(driver: CudaDriver | None) -> Execution:
-    """Return what ONNX Runtime can do with a library of CUDA kernels here."""
-    if driver is None:
+def _execution(*, is_here: bool, has_driver: bool) -> Execution:
+    """Return what ONNX Runtime can do here with a library for a GPU, which is here or not."""
+    if not has_driver:
         # Without a device the library registers nothing, so that sessions with it run the functions.
         return Execution(runs_kernels=False)
+    if not is_here:
+        return Execution(registers=False, runs_kernels=False)
     try:
         require_cuda()
     except MissingError:
