@@ -138,7 +138,7 @@ def calibration(kernels: Sequence[dict[str, Any]], roofline: Roofline) -> dict[s
     found: dict[str, float | None] = dict.fromkeys(
         ("launch_us", "bandwidth_share", "resident_speedup", "arithmetic_share")
     )
-    small, large = timed.get("points, f32"), timed.get("scale, 64 Mi elements, f32")
+    small, large = timed.get("points, f32"), timed.get("scale, 32 Mi elements, f32")
     if small is None:
         return found
     found["launch_us"] = launch_us = small["resident_us"]

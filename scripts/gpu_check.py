@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,27 @@ from scripts.gpu_sessions import run_models
 from scripts.gpu_workloads import workloads
 
 SCHEMA = "korch.gpu-check/1"
-_SECONDS = 200.0
-_SANITIZER_SECONDS = 30.0
+_SECONDS = 210.0
+_SHARES = {"kernels": 0.5, "rivals": 0.75, "models": 0.85, "sanitizer": 1.0}
+"""Of the time, when each part has to be done; what comes later takes what is left."""
 _TOOLS = ("memcheck", "racecheck", "synccheck")
 _LATE = {"left_out": "time is up"}
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The time that a check may take: `seconds` from `start` on."""
+
+    start: float
+    seconds: float
+
+    def left(self) -> float:
+        """Return the seconds that are left."""
+        return self.start + self.seconds - time.monotonic()
+
+    def until(self, share: float) -> Deadline:
+        """Return what says whether this share of the time is over."""
+        return lambda: self.left() < (1 - share) * self.seconds
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,10 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     import cupy
 
-    start = time.monotonic()
-    plans = read_plans(given.folder)
-    document = check(cupy, plans, given.folder, lambda: time.monotonic() - start > given.seconds, bare=given.bare)
-    document["seconds"] = round(time.monotonic() - start, 1)
+    budget = Budget(time.monotonic(), given.seconds)
+    document = check(cupy, read_plans(given.folder), given.folder, budget, bare=given.bare)
+    document["seconds"] = round(time.monotonic() - budget.start, 1)
     text = json.dumps(document, indent=1) + "\n"
     if given.output is None:
         print(text, end="")
@@ -60,21 +77,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(bool(failed))
 
 
-def check(cupy: Any, plans: Plans, folder: Path, late: Deadline, *, bare: bool = False) -> dict[str, Any]:
+def check(cupy: Any, plans: Plans, folder: Path, budget: Budget, *, bare: bool = False) -> dict[str, Any]:
     """Return all findings.
 
     Args:
         cupy: the module.
         plans: what was prepared.
         folder: where.
-        late: asked before each step; steps that it forbids are named as left out.
+        budget: of time; steps that it forbids are named as left out.
         bare: only check what the kernels of all schedules and types compute.
     """
     device = cupy.cuda.Device()
     capability = int(device.compute_capability)
     name = cupy.cuda.runtime.getDeviceProperties(device.id)["name"].decode()
     roofline = Roofline(_gpu(name, capability))
-    bench = KernelBench(cupy, folder, capability, roofline, late, timing=not bare)
+    late = {part: budget.until(1.0 if bare else share) for part, share in _SHARES.items()}
+    bench = KernelBench(cupy, folder, capability, roofline, late["kernels"], timing=not bare)
     chosen = [kernel for kernel in plans.kernels if kernel.group == SIZES or not bare]
     kernels = [bench.run(kernel) for kernel in chosen]
     document: dict[str, Any] = {
@@ -93,10 +111,10 @@ def check(cupy: Any, plans: Plans, folder: Path, late: Deadline, *, bare: bool =
         return document
     return document | {
         "calibration": calibration(kernels, roofline),
-        "products": _LATE if late() else or_why(lambda: matrix_rates(_torch())),
-        "sanitizer": _sanitized(folder, late),
-        "models": or_why(lambda: run_models(plans.models, folder, late)),
-        "rivals": _rivals(cupy, plans.kernels, bench, late),
+        "products": _LATE if late["rivals"]() else or_why(lambda: matrix_rates(_torch())),
+        "rivals": _rivals(cupy, plans.kernels, bench, late["rivals"]),
+        "models": or_why(lambda: run_models(plans.models, folder, late["models"])),
+        "sanitizer": _sanitized(folder, budget),
     }
 
 
@@ -139,21 +157,21 @@ def _gpu(name: str, capability: int) -> Gpu:
     return (same or near)[0]
 
 
-def _sanitized(folder: Path, late: Deadline) -> dict[str, Any]:
-    """Run the kernels of all schedules and types under compute-sanitizer, tool by tool."""
+def _sanitized(folder: Path, budget: Budget) -> dict[str, Any]:
+    """Run the kernels of all schedules and types under compute-sanitizer, tool by tool, in equal shares of the time."""
     program = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
     if program is None:
         return {"left_out": "there is no compute-sanitizer here"}
     found: dict[str, Any] = {}
-    for tool in _TOOLS:
+    for at, tool in enumerate(_TOOLS):
+        limit_s = budget.left() / (len(_TOOLS) - at)
         command = [program, "--tool", tool, "--error-exitcode", "9", sys.executable, "-m", "scripts.gpu_check"]
-        command += [str(folder), "--bare", "--seconds", str(_SANITIZER_SECONDS)]
-        found[tool] = _LATE if late() else or_why(functools.partial(_sanitizer_run, command))
+        command += [str(folder), "--bare", "--seconds", str(limit_s / 2)]
+        found[tool] = _LATE if limit_s <= 0 else or_why(functools.partial(_sanitizer_run, command, limit_s))
     return found
 
 
-def _sanitizer_run(command: Sequence[str]) -> dict[str, Any]:
-    limit_s = 2 * _SANITIZER_SECONDS
+def _sanitizer_run(command: Sequence[str], limit_s: float) -> dict[str, Any]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
     return {"status": done.returncode, "log": [*done.stdout.splitlines()[-8:], *done.stderr.splitlines()[-4:]]}
 

@@ -37,7 +37,7 @@ class Workload:
 def workloads() -> tuple[Workload, ...]:
     """Return all of them."""
     return (
-        Workload("scale, 64 Mi elements", _scale(1 << 26), _scale_in, _scale_in),
+        Workload("scale, 32 Mi elements", _scale(1 << 25), _scale_in, _scale_in),
         Workload("scale, 1 Mi elements", _scale(1 << 20), _scale_in, _scale_in),
         Workload(f"{_CHAIN} products and sums, 4 Mi elements", _chain(1 << 22), _chain_in, _chain_in),
         Workload("add, layer normalization, 8192 x 1024", _layer_norm(8192, 1024), _layer_norm_torch, _layer_norm_cupy),

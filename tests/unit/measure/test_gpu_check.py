@@ -136,7 +136,7 @@ def test_constants_of_the_roofline_come_out_of_times_that_it_made() -> None:
     large, cached, busy = 1 << 29, 1 << 23, 10**9
     entries = [
         {"label": "points, f32; vectors", "us": 9.0, "resident_us": 2.0},
-        {"label": "scale, 64 Mi elements, f32; a", "us": 2 + large / rate * 1e6, "bytes": large, "flops": 0},
+        {"label": "scale, 32 Mi elements, f32; a", "us": 2 + large / rate * 1e6, "bytes": large, "flops": 0},
         {"label": "scale, 1 Mi elements, f32; a", "us": 9, "resident_us": 2 + cached / rate / 3 * 1e6, "bytes": cached},
         {
             "label": "40 products and sums, 4 Mi elements, f32; a",
