@@ -37,7 +37,7 @@ class Memory(np.ndarray[Any, np.dtype[np.uint8]]):
     """Device memory that keeps the methods of CuPy's arrays which are used."""
 
     @property
-    def data(self) -> Any:  # type: ignore[override]
+    def data(self) -> Any:
         return types.SimpleNamespace(memset_async=lambda value, size: self.fill(value))
 
     def get(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -83,7 +83,12 @@ class Stream:
     def end_capture(self) -> Any:
         works, self.clock.captured = self.clock.captured, None
         assert works
-        return types.SimpleNamespace(launch=lambda stream: [self.clock.launch(work) for work in works])
+
+        def launch(stream: Stream) -> None:
+            for work in works:
+                self.clock.launch(work)
+
+        return types.SimpleNamespace(launch=launch)
 
 
 @dataclass

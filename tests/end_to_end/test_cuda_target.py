@@ -172,8 +172,8 @@ def test_the_report_says_so(source: Path, tmp_path: Path) -> None:
         source, tmp_path / "out.onnx", "--target", "cuda", "--gpu", "A100-40GB", "--arch", "sm_80,sm_90"
     )
     assert result.exit_code == 0, result.stderr
-    assert "A100-40GB, estimated" in result.stdout
-    assert "(estimated for A100-40GB)" in result.stdout
+    assert "H200, estimated" in result.stdout
+    assert "(estimated for H200)" in result.stdout
     assert "estimated time" in result.stdout
     assert "nothing was measured" in result.stdout
     assert " timed" not in result.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -17,8 +18,8 @@ from tests.cuda_on_cpu.agreement import body_of
 from tests.unit.codegen import test_cuda_kernels as cases
 from tests.unit.codegen.body_graphs import softmax
 
-PARKED_BYTES = 16
-"""Stored and loaded: ptxas parks up to two registers around a loop for sm_90 even where many are left."""
+PARKED_BYTES = 8
+"""Stored by a thread: ptxas parks up to two registers around a loop for sm_90 even where many are left."""
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +34,9 @@ def _compiles_well(nvrtc: Nvrtc, kernel: CudaKernel, architecture: str) -> None:
     options = [f"-arch={architecture}", "-std=c++17", "--ptxas-options=-v"]
     _, log = nvrtc.compile(kernel.source, cuda_headers(), options, cubin=True)
     assert "warning" not in log, f"{log}\n{kernel.source}"
-    resources = read_resources(log)
-    assert resources.keys() == {launch.function for launch in kernel.launches}
-    for needs in resources.values():
-        assert needs.spill_bytes <= PARKED_BYTES, f"{log}\n{kernel.source}"
+    assert read_resources(log).keys() == {launch.function for launch in kernel.launches}
+    stored = [int(size) for size in re.findall(r"(\d+) bytes spill stores", log)]
+    assert max(stored) <= PARKED_BYTES, f"{log}\n{kernel.source}"
 
 
 def _bodies(dtype: str) -> Sequence[PrimitiveGraph]:

@@ -16,7 +16,7 @@ import pytest
 
 from korch_cli.core.errors import MissingError
 from korch_cli.core.gpu import Resources
-from korch_cli.core.text import parse_graph
+from korch_cli.core.text import parse_graph, print_graph
 from korch_cli.measure.cuda import Roofline, device, named_gpu
 from korch_cli.toolchain import find_nvrtc
 from scripts import gpu_check, prepare_gpu_check
@@ -50,17 +50,24 @@ def found() -> list[prepare_gpu_check.Found]:
     ]
 
 
+@pytest.fixture(scope="module")
+def library(found: list[prepare_gpu_check.Found], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build([kernel for *_, kernel in found], tmp_path_factory.mktemp("kernels"))
+
+
 @pytest.fixture
-def folder(found: list[prepare_gpu_check.Found], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(
+    found: list[prepare_gpu_check.Found], library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """As `prepare_gpu_check` writes it; images are never looked at by the stand-in."""
     made = tmp_path / "prepared"
     made.mkdir()
-    monkeypatch.setitem(sys.modules, "cupy", cupy_on_cpu(build([k for *_, k in found], tmp_path / "build"), Clock()))
+    monkeypatch.setitem(sys.modules, "cupy", cupy_on_cpu(library, Clock()))
     prepared = []
     for group, label, graph, kernel in found:
         (made / f"{kernel.name}.cubin").write_bytes(b"an image")
         resources = {launch.function: NEEDS for launch in kernel.launches}
-        text = prepare_gpu_check.print_graph(graph)
+        text = print_graph(graph)
         bare = replace(kernel, source="")
         prepared.append(PreparedKernel(group, label, text, bare, {90: f"{kernel.name}.cubin"}, {90: resources}))
     write_plans(Plans({"korch": "0"}, tuple(prepared), {}), made)
