@@ -64,8 +64,8 @@ def main() -> None:
         found = [*_sizes(), *_workloads()]
         models = {}
         for source, output in arguments.model:
-            found += _of_model(source, output)
-            models[source.stem] = _copied(source, output, folder)
+            found += kernels_of_model(source, output)
+            models[source.stem] = copy_model(source, output, folder)
         prepared = prepared_kernels(found, nvrtc, archs, folder, arguments.jobs)
     except KorchError as error:
         sys.exit(f"{error.message}: {error.hint}")
@@ -154,7 +154,7 @@ def _workloads() -> Iterator[Found]:
             yield from kernels_of(WORKLOADS, f"{workload.name}, {dtype}", graph)
 
 
-def _of_model(source: Path, output: Path) -> Iterator[Found]:
+def kernels_of_model(source: Path, output: Path) -> Iterator[Found]:
     """Yield the kernels of a plan that was made for CUDA."""
     path = output.with_suffix(".plan.json")
     document = read_plan(path)
@@ -164,6 +164,7 @@ def _of_model(source: Path, output: Path) -> Iterator[Found]:
         settings = planned_settings(replace(settings, bindings=bindings), document)
         prepared = prepare(settings, Path(scratch))
         ways = find_ways(prepared.unrolled.flat, prepared.rewritten)
+        (Path(scratch) / "store").mkdir()
         store = ProfileStore(Path(scratch) / "store")
         try:
             target = make_target(settings, store, Path(scratch), ways.model)
@@ -186,7 +187,7 @@ def _has_data(graph: PrimitiveGraph) -> bool:
     return any(isinstance(value.op, Constant) and value.op.literal is None for value in graph.values)
 
 
-def _copied(source: Path, output: Path, folder: Path) -> dict[str, Any]:
+def copy_model(source: Path, output: Path, folder: Path) -> dict[str, Any]:
     """Copy a model, what was made of it, and the library; return how to find them."""
     made = folder / f"{source.stem}.cuda.onnx"
     shutil.copyfile(source, folder / source.name)

@@ -27,7 +27,8 @@ from korch_cli.emit import cuda_registration_unit
 from korch_cli.pipeline import Settings, optimize
 from korch_cli.pipeline.cuda.laboratory import CudaLaboratory
 from korch_cli.toolchain import find_nvrtc
-from korch_cli.verify import CPU_PROVIDER, CUDA_PROVIDER, fitting_library
+from korch_cli.verify import CPU_PROVIDER, CUDA_PROVIDER, find_library, fitting_library
+from scripts.prepare_gpu_check import copy_model, kernels_of_model
 from tests.cuda_on_cpu.execution import build
 from tests.cuda_on_cpu.library import ON_CPU, Driver, build_driver, run_session
 from tests.end_to_end.test_pipeline import attention_block
@@ -160,6 +161,21 @@ def test_the_same_bytes_come_out_again_and_from_the_plan(
     for suffix in (".onnx", ".korch.so"):
         for other in (again, planned):
             assert other.with_suffix(suffix).read_bytes() == first.with_suffix(suffix).read_bytes()
+
+
+def test_its_kernels_are_prepared_for_a_check_on_a_gpu(
+    deployed: tuple[Path, OptimizeRecord], source: Path, tmp_path: Path
+) -> None:
+    output, record = deployed
+    found = list(kernels_of_model(source, output))
+    assert {kernel.name for *_, kernel in found} == {kernel.name for kernel in record.kernels}
+    assert {group for group, *_ in found} == {source.stem}
+    model = copy_model(source, output, tmp_path)
+    assert model["shapes"] == {"x": [1, 3, 24, 40]}
+    assert (tmp_path / model["input"]).read_bytes() == source.read_bytes()
+    copied = tmp_path / model["output"]
+    assert copied.read_bytes() == output.read_bytes()
+    assert find_library(copied) == copied.with_suffix(".korch.so")
 
 
 def korch_with(source: Path, output: Path, *flags: str) -> Result:

@@ -22,7 +22,7 @@ from korch_cli.toolchain import find_nvrtc
 from scripts import gpu_check, prepare_gpu_check
 from scripts.gpu_bench import SIZES, WORKLOADS, calibration, case_of
 from scripts.gpu_plans import Plans, PreparedKernel, read_plans, write_plans
-from scripts.gpu_workloads import Workload, workloads
+from scripts.gpu_workloads import DTYPES, Workload, workloads
 from scripts.prepare_gpu_check import kernels_of
 from tests.cuda_on_cpu.cupy_on_cpu import Clock, cupy_on_cpu
 from tests.cuda_on_cpu.execution import build
@@ -173,6 +173,16 @@ def test_workloads_are_what_cupy_computes(workload: Workload, monkeypatch: pytes
     case = case_of(re.sub(r"\[([\d,]+)\]", smaller, workload.text("f32")))
     (expected,) = case.expected
     np.testing.assert_allclose(workload.cupy(np, *case.operands), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("workload", workloads(), ids=lambda workload: workload.name)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_workloads_are_generated_at_their_size(workload: Workload, dtype: str) -> None:
+    graph = parse_graph(workload.text(dtype))
+    found = list(kernels_of(WORKLOADS, workload.name, graph))
+    assert found
+    for *_, kernel in found:
+        assert kernel.read_bytes + kernel.written_bytes >= max(value.type.size_bytes for value in graph.inputs())
 
 
 @pytest.mark.exhaustive
