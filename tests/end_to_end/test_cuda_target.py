@@ -184,9 +184,7 @@ def korch_with(source: Path, output: Path, *flags: str) -> Result:
 
 
 def test_the_report_says_so(source: Path, tmp_path: Path) -> None:
-    result = korch_with(
-        source, tmp_path / "out.onnx", "--target", "cuda", "--gpu", "A100-40GB", "--arch", "sm_80,sm_90"
-    )
+    result = korch_with(source, tmp_path / "out.onnx", "--target", "cuda", "--gpu", "H200", "--arch", "sm_90,sm_80")
     assert result.exit_code == 0, result.stderr
     assert "H200, estimated" in result.stdout
     assert "(estimated for H200)" in result.stdout
