@@ -3,7 +3,8 @@
 Checks every kernel against the primitives' meaning in float64, times kernels against torch.compile and CuPy, compares
 both with what the roofline estimates, runs compute-sanitizer over the kernels, and whole models through ONNX Runtime.
 It needs this checkout, numpy, ml_dtypes and CuPy; what needs torch, onnxruntime-gpu or compute-sanitizer is left out
-where that is missing, with the reason. Ends with 1 if a kernel computes something else.
+where that is missing, with the reason. Ends with 1 if a kernel computes something else, with 4 if it
+cannot begin.
 
     PYTHONPATH=src python -m scripts.gpu_check build/gpu-check -o build/gpu-check.json
 """
@@ -36,6 +37,8 @@ _SECONDS = 210.0
 _SHARES = {"kernels": 0.5, "rivals": 0.75, "models": 0.85, "sanitizer": 1.0}
 """Of the time, when each part has to be done; what comes later takes what is left."""
 _TOOLS = ("memcheck", "racecheck", "synccheck")
+_UNABLE = 4
+"""Exit code where there is no GPU, no CuPy, or nothing that was prepared."""
 _LATE = {"left_out": "time is up"}
 
 
@@ -58,10 +61,14 @@ class Budget:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line says; return the exit code."""
     given = _parser().parse_args(arguments)
-    import cupy
-
+    try:
+        plans = read_plans(given.folder)
+        cupy = _cupy()
+    except (OSError, ValueError, ImportError, RuntimeError) as error:
+        print(f"The check cannot begin: {error}", file=sys.stderr)
+        return _UNABLE
     budget = Budget(time.monotonic(), given.seconds)
-    document = check(cupy, read_plans(given.folder), given.folder, budget, bare=given.bare)
+    document = check(cupy, plans, given.folder, budget, bare=given.bare)
     document["seconds"] = round(time.monotonic() - budget.start, 1)
     text = json.dumps(document, indent=1) + "\n"
     if given.output is None:
@@ -141,6 +148,14 @@ def _rivals(cupy: Any, kernels: Sequence[PreparedKernel], bench: KernelBench, la
 
 def _in_torch(*given: Any, compiled: bool) -> float:
     return time_in_torch(_torch(), *given, compiled=compiled)
+
+
+def _cupy() -> Any:
+    """Return CuPy. Raises ImportError: it is missing; RuntimeError: there is no GPU, or no driver."""
+    import cupy
+
+    cupy.cuda.runtime.getDeviceCount()
+    return cupy
 
 
 def _torch() -> Any:

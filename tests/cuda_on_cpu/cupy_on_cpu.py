@@ -142,6 +142,7 @@ def cupy_on_cpu(library: Path, clock: Clock) -> types.ModuleType:
                 memGetInfo=lambda: (_MEMORY, _MEMORY),
                 getDeviceProperties=lambda device: {"name": b"NVIDIA H200"},
                 driverGetVersion=lambda: 13000,
+                getDeviceCount=lambda: 1,
             ),
         ),
     )

@@ -21,7 +21,7 @@ from korch_cli.measure.cuda import Roofline, device, named_gpu
 from korch_cli.toolchain import find_nvrtc
 from scripts import gpu_check, prepare_gpu_check
 from scripts.gpu_bench import SIZES, WORKLOADS, calibration, case_of
-from scripts.gpu_plans import Plans, PreparedKernel, read_plans, write_plans
+from scripts.gpu_plans import SCHEMA, Plans, PreparedKernel, read_plans, write_plans
 from scripts.gpu_workloads import DTYPES, Workload, workloads
 from scripts.prepare_gpu_check import kernels_of
 from tests.cuda_on_cpu.cupy_on_cpu import Clock, cupy_on_cpu
@@ -129,6 +129,28 @@ def test_an_image_for_another_gpu_is_left_out(folder: Path) -> None:
     write_plans(replace(plans, kernels=tuple(other)), folder)
     _, document = findings(folder)
     assert {entry["left_out"] for entry in document["kernels"]} == {"no image runs on sm_90"}
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"), [("cupy", "cupy"), ("GPU", "no driver"), ("plans", "kernels.json"), ("version", "version")]
+)
+def test_what_is_missing_is_said(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], missing: str, message: str
+) -> None:
+    def no_driver() -> int:
+        raise RuntimeError("no driver")
+
+    if missing == "cupy":
+        monkeypatch.setitem(sys.modules, "cupy", None)
+    elif missing == "GPU":
+        monkeypatch.setattr(sys.modules["cupy"].cuda.runtime, "getDeviceCount", no_driver)
+    elif missing == "plans":
+        (folder / "kernels.json").unlink()
+    else:
+        text = (folder / "kernels.json").read_text()
+        (folder / "kernels.json").write_text(text.replace(SCHEMA, "korch.gpu-check-plans/0"))
+    assert gpu_check.main([str(folder)]) == 4
+    assert message in capsys.readouterr().err
 
 
 def test_plans_come_back_as_they_were(folder: Path) -> None:
