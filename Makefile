@@ -26,7 +26,7 @@ DEMO_OUT := $(BUILD)/demo/$(DEMO_MODEL).onnx
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test exhaustive math aarch64 lint format conformance conformance-update fuzz compat models acceptance bench bench-quick clean
+.PHONY: help demo test exhaustive math aarch64 lint format conformance conformance-update fuzz compat models acceptance bench bench-quick gpu-plans gpu-check clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -91,6 +91,12 @@ bench: models ## run every benchmark and write docs/benchmarks.md; hours, on a m
 bench-quick: $(VENV)/.run ## run a few benchmarks in about ten minutes; the page goes to $(BUILD)/bench
 	$(RUN) models/fetch.py ppocr_rec ppocr_cls candy -o $(BUILD)/models
 	$(RUN) benchmarks/run.py --quick --models $(BUILD)/models
+
+gpu-plans: $(VENV)/.dev ## compile, on any machine, the kernels that gpu-check runs, into $(BUILD)/gpu-check
+	$(RUN) -m scripts.prepare_gpu_check -o $(BUILD)/gpu-check
+
+gpu-check: ## run them on the GPU of this machine, in under four minutes; needs numpy, ml_dtypes and CuPy in $(PYTHON)
+	PYTHONPATH=src $(PYTHON) -m scripts.gpu_check $(BUILD)/gpu-check -o $(BUILD)/gpu-check.json
 
 clean: ## remove what these targets made, the environment included
 	rm -rf $(BUILD) $(VENV)

@@ -10,6 +10,7 @@ import click
 from korch_cli.cli.feeding import read_inputs
 from korch_cli.cli.options import (
     MODEL,
+    cuda_flags,
     format_flag,
     inputs_flag,
     kernel_size_flag,
@@ -23,6 +24,7 @@ from korch_cli.cli.options import (
     seed_flag,
     shape_flags,
     spare_weights,
+    target_flag,
     threads_flag,
     tolerance_flags,
     write_report,
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 @click.argument("source", metavar="IN", type=MODEL)
 @click.option("-o", "--output", metavar="OUT", type=MODEL, help="The model to write; needed without --dry-run.")
 @shape_flags
+@target_flag
+@cuda_flags
 @threads_flag
 @click.option(
     "--jobs",
@@ -100,6 +104,9 @@ def optimize(
     output: Path | None,
     dims: tuple[tuple[str, int], ...],
     shapes: tuple[tuple[str, tuple[int, ...]], ...],
+    target: str,
+    archs: tuple[str, ...],
+    gpu: str | None,
     threads: int,
     jobs: int,
     seed: int,
@@ -150,7 +157,11 @@ def optimize(
         compiler=cxx,
         processor=cpu,
         plan=from_plan,
-        portable=portable,
+        # What ONNX Runtime has beside ONNX, it does not have for every provider.
+        portable=portable or target == "cuda",
+        target=target,
+        archs=archs,
+        gpu=gpu,
         force_fusion=force_fusion,
     )
     spare_weights(source, report)

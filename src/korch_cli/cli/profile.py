@@ -12,10 +12,12 @@ from korch_cli.cli.options import (
     MODEL,
     format_flag,
     inputs_flag,
+    provider_of,
     quiet_flag,
     require_model,
     seed_flag,
     shape_flags,
+    target_flag,
     threads_flag,
 )
 from korch_cli.cli.values import Duration, Number, bindings_of
@@ -27,6 +29,7 @@ from korch_cli.core.record import Comparison, KernelTime, NodeTime
 @click.argument("model", metavar="MODEL", type=MODEL)
 @click.option("--against", metavar="OTHER", type=MODEL, multiple=True, help="A model to compare with. May be repeated.")
 @shape_flags
+@target_flag
 @threads_flag
 @seed_flag
 @inputs_flag
@@ -60,6 +63,7 @@ def profile(
     against: tuple[Path, ...],
     dims: tuple[tuple[str, int], ...],
     shapes: tuple[tuple[str, tuple[int, ...]], ...],
+    target: str,
     threads: int,
     seed: int,
     inputs: Path | None,
@@ -85,11 +89,11 @@ def profile(
     from korch_cli import pipeline, verify  # everything heavy comes with them
     from korch_cli.report import Profile, render_profile, show_progress, to_json
 
-    verify.require_onnxruntime()
+    provider = provider_of(target)
     plan = pipeline.kernel_plan(model) if per_kernel else None
     feeds = draw_shared_inputs(paths, bindings, seed=seed, runs=1, given=given)[0]
     subjects = [
-        verify.Subject(name, path, verify.find_library(path), optimize=True)
+        verify.Subject(name, path, verify.fitting_library(path, [provider]), True, provider)
         for name, path in zip(distinct_names(paths), paths, strict=True)
     ]
     with show_progress(quiet=quiet) as progress:

@@ -20,6 +20,7 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?|\.\d{1,9})([smh])")
 _LARGEST = 2**31 - 1
 """No tensor that a model could compute has a longer axis."""
+_ARCHITECTURE = re.compile(r"sm_\d{2,3}")
 _EXTENT = re.compile(r"\d{1,10}")
 _SHAPE = re.compile(rf"{_EXTENT.pattern}(?:x{_EXTENT.pattern})*")
 
@@ -62,6 +63,21 @@ class Size(click.ParamType[int]):
         if size is None:
             self.fail(f"{value!r} is not a size; write it as 300MiB or 2GiB.", param, ctx)
         return size
+
+
+class Architectures(click.ParamType[tuple[str, ...]]):
+    """Architectures of GPUs, written as `sm_90,sm_80`."""
+
+    name = "sm_N[,sm_N...]"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Return them, each once."""
+        if isinstance(value, tuple):
+            return value
+        found = tuple(dict.fromkeys(str(value).split(",")))
+        if not all(_ARCHITECTURE.fullmatch(arch) for arch in found):
+            self.fail(f"{value!r} names no architectures; write them as sm_90 or sm_90,sm_80.", param, ctx)
+        return found
 
 
 class Dimension(click.ParamType[tuple[str, int]]):

@@ -183,6 +183,9 @@ class KernelRecord:
         bytes_moved: operands read once, as far as results depend on them, and results written once.
         flops: arithmetic of one run, in units of a float32 addition.
         share_of_limit: bound / measured, 1.0 is the machine's limit.
+        source: whether `time_us` is "measured" or "estimated".
+        registers: of a thread, in the function that needs most; None but for CUDA.
+        spill_bytes: of a thread, stored and loaded because registers do not suffice; None but for CUDA.
     """
 
     name: str
@@ -194,6 +197,9 @@ class KernelRecord:
     bytes_moved: int
     flops: float
     share_of_limit: float
+    source: str = "measured"
+    registers: int | None = None
+    spill_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +247,7 @@ class OptimizeRecord:
         seconds: wall time of the whole command by stage.
         contest: the plans that were timed against each other; none if there was only one.
         prediction: of the plan that `comparison` is about; None if that has no kernels or was not timed.
+        estimated_for: the GPU that the times of kernels are estimated for; None where they were measured.
     """
 
     model: str
@@ -258,6 +265,7 @@ class OptimizeRecord:
     seconds: dict[str, float] = field(default_factory=dict)
     contest: tuple[ContestantRecord, ...] = ()
     prediction: Prediction | None = None
+    estimated_for: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

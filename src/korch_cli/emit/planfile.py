@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import Any
 
 from korch_cli.core.errors import UsageError
 from korch_cli.core.graph import PrimitiveGraph
-from korch_cli.core.kernel import CandidateKind, Kernel
+from korch_cli.core.kernel import CandidateKind
+from korch_cli.core.launch import GeneratedKernel
 from korch_cli.core.machine import Work
 from korch_cli.core.model import Model
 from korch_cli.core.plan import Plan
-from korch_cli.core.processor import NATIVE, PROCESSORS
+from korch_cli.core.processor import PROCESSORS
 
 PLAN_SCHEMA = "korch.plan/2"
 _LARGEST_NUMBER = 1e300
@@ -28,14 +30,12 @@ def plan_document(
     model_sha256: str,
     reason: str,
     plan: Plan | None,
-    kernels: Mapping[str, Kernel],
+    kernels: Mapping[str, GeneratedKernel],
     domain: str | None,
     graph: PrimitiveGraph,
     shapes: Mapping[str, Sequence[int]],
     ways: Sequence[str] = ("written",),
-    *,
-    portable: bool = False,
-    processor: str = NATIVE,
+    made_with: Mapping[str, object] | None = None,
     work: Mapping[str, Work] = MappingProxyType({}),
 ) -> str:
     """Return what was written and why, as JSON with sorted keys.
@@ -59,8 +59,9 @@ def plan_document(
         graph: the primitives of the model.
         shapes: what the inputs were bound to.
         ways: names of the ways of writing the model, by the number that candidates have for them.
-        portable: whether nodes were rewritten in ONNX's own domain alone; a field of this name says so if it is true.
-        processor: what the kernels were built for; the field `cpu` if that is not the processor at hand.
+        made_with: further fields of a plan: `portable`, true if nodes were rewritten in ONNX's own domain alone; `cpu`,
+            what the kernels were built for, if that is not the processor at hand; `target` with its `archs`; and
+            `estimated_for`, the GPU that the times are estimated for.
         work: what each kernel has to do, by digest.
     """
     document: dict[str, object] = {
@@ -80,13 +81,16 @@ def plan_document(
             "shapes": {name: list(shape) for name, shape in shapes.items()},
             "sequence": list(_sequence(model, plan, kernels, graph, ways)),
         }
-        document |= {"portable": True} if portable else {}
-        document |= {"cpu": processor} if processor != NATIVE else {}
+        document |= made_with or {}
     return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _kernels(
-    model: Model, plan: Plan, kernels: Mapping[str, Kernel], graph: PrimitiveGraph, work: Mapping[str, Work]
+    model: Model,
+    plan: Plan,
+    kernels: Mapping[str, GeneratedKernel],
+    graph: PrimitiveGraph,
+    work: Mapping[str, Work],
 ) -> list[dict[str, object]]:
     chosen = [p for p in plan.kernels if p.candidate.kind is CandidateKind.GENERATED]
     uses = Counter(p.candidate.digest for p in chosen)
@@ -114,7 +118,7 @@ def _kernels(
 
 
 def _sequence(
-    model: Model, plan: Plan, kernels: Mapping[str, Kernel], graph: PrimitiveGraph, ways: Sequence[str]
+    model: Model, plan: Plan, kernels: Mapping[str, GeneratedKernel], graph: PrimitiveGraph, ways: Sequence[str]
 ) -> Iterator[dict[str, object]]:
     for priced in plan.kernels:
         candidate = priced.candidate
@@ -163,6 +167,10 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST_NUMBER
 
 
+def _is_architecture(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"sm_\d{2,3}", value) is not None
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
@@ -209,5 +217,8 @@ _BUILT_FORM: dict[str, Callable[[object], bool]] = {
     "cost_us": _is_number,
     "bound_us": _is_number,
     "status": _is_text,
+    "target": lambda value: value in (None, "cpu", "cuda"),
+    "archs": lambda value: value is None or (isinstance(value, list) and all(map(_is_architecture, value))),
+    "estimated_for": lambda value: value is None or _is_text(value),
 }
 """What a plan that changes the model must hold besides, to be built again."""

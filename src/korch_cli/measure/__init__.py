@@ -8,6 +8,7 @@ from korch_cli.measure.identity import missing_features as missing_features
 from korch_cli.measure.jobs import ModelTimes as ModelTimes
 from korch_cli.measure.jobs import measure_kernels as measure_kernels
 from korch_cli.measure.jobs import profile_model as profile_model
+from korch_cli.measure.jobs import rewritten_model as rewritten_model
 from korch_cli.measure.pruning import DEFAULT_LIMIT as DEFAULT_LIMIT
 from korch_cli.measure.pruning import Removed as Removed
 from korch_cli.measure.pruning import cache_limit as cache_limit

@@ -91,3 +91,17 @@ def profile_model(
             hint = "if it needs particular inputs, give them with --inputs FILE.npz"
             raise ModelError(f"ONNX Runtime does not run the model: {error}", where=path.name, hint=hint) from error
     return ModelTimes(times_us, total_us, optimized)
+
+
+def rewritten_model(path: Path, folder: Path) -> Path:
+    """Return the graph that ONNX Runtime makes of a model whatever it runs on, as a file in `folder`.
+
+    Raises:
+        ModelError: the model cannot be loaded.
+    """
+    with Worker() as worker:
+        try:
+            made: Path = worker.ask(("rewriting", {"path": path, "folder": folder}), _PROFILE_LIMIT_S)
+        except WorkerError as error:
+            raise ModelError(f"ONNX Runtime does not load the model: {error}", where=path.name) from error
+    return made

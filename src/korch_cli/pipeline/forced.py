@@ -19,6 +19,7 @@ from korch_cli.core.check import check
 from korch_cli.core.errors import KorchError, Refusal
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import DOMAIN_PREFIX, Candidate, CandidateKind, Kernel, KernelBody, Timing, TimingSource
+from korch_cli.core.launch import GeneratedKernel
 from korch_cli.core.model import Bindings, Model, UnrolledModel
 from korch_cli.core.plan import Plan, Priced
 from korch_cli.core.progress import Progress, Silent
@@ -167,7 +168,7 @@ def force_search(settings: Settings, ways: Ways, bench: Bench, deadline: float, 
     progress.stage(f"Generating kernels for {len(representatives)} candidates")
     kernels, rejected = accepted_kernels(ways.cut, representatives, bench.opset)
     timing = Timing(KERNEL_US, KERNEL_US, KERNEL_US, 0, TimingSource.BOUND)
-    results = {
+    results: dict[str, list[tuple[GeneratedKernel, KernelResult]]] = {
         digest: [(kernels[digest], KernelResult(kernels[digest].name, timing, None, None))] if digest in kernels else []
         for digest in representatives
     }

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from korch_cli.codegen import generate
 from korch_cli.core.errors import MissingError, UsageError
 from korch_cli.core.kernel import DOMAIN_PREFIX
 from korch_cli.core.machine import MachineLimits, Work
@@ -27,7 +28,7 @@ def kernel_plan(model: Path) -> dict[str, Any]:
     """Return the plan of a model that runs generated kernels.
 
     Raises:
-        UsageError: it runs none.
+        UsageError: it runs none, or kernels for a GPU.
         MissingError: the plan is not beside it, or an earlier version wrote it.
     """
     file = describe_file(model)
@@ -39,6 +40,8 @@ def kernel_plan(model: Path) -> dict[str, Any]:
     where = str(model.with_suffix(".plan.json"))
     if document is None:
         raise MissingError("the plan of the model is not beside it", where=where, hint=f"copy it there, or {_AGAIN}")
+    if document.get("target", "cpu") != "cpu":
+        raise UsageError("only the kernels of the processor are timed one by one", where=where)
     if not all(entry.keys() >= {"bytes", "flops"} for entry in document["kernels"]):
         raise MissingError("the plan does not say what its kernels have to do", where=where, hint=_AGAIN)
     return document
@@ -63,7 +66,7 @@ def kernel_times(
     with tempfile.TemporaryDirectory(prefix="korch-") as scratch, opened_store(Path(scratch)) as store:
         progress.stage("Calibrating the machine")
         compiler = find_compiler(None, plan.get("cpu") or NATIVE)
-        bench = Bench(compiler, store, machine_identity(threads), Path(scratch), threads, 1, 0, 1)
+        bench = Bench(compiler, store, machine_identity(threads), Path(scratch), threads, 1, 0, 1, generate)
         limits = calibrate(threads, compiler.identity, store, probe_builder(bench, progress))
     return against_limits(plan, nodes, limits)
 

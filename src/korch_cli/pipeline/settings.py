@@ -39,6 +39,9 @@ class Settings:
             processor at hand.
         plan: a plan file to build again, without search and timing.
         portable: keep to operators of ONNX's own domain where nodes are replaced by others that ONNX Runtime has.
+        target: "cpu" or "cuda".
+        archs: architectures to compile for, e.g. sm_90; of CUDA, none for the usual ones.
+        gpu: the GPU that times are estimated for; None for the one that stands for the first architecture.
         force_fusion: put everything that can be generated into kernels and time nothing.
     """
 
@@ -59,6 +62,9 @@ class Settings:
     processor: str | None = None
     plan: Path | None = None
     portable: bool = False
+    target: str = "cpu"
+    archs: tuple[str, ...] = ()
+    gpu: str | None = None
     force_fusion: bool = False
 
     @property

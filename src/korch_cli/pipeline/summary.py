@@ -37,6 +37,7 @@ def summarize(
     seconds: Mapping[str, float],
 ) -> OptimizeRecord:
     """Return the record of a run."""
+    caveats = search.laboratory.caveats(changed=outcome.built is not None)
     return OptimizeRecord(
         model=str(settings.source),
         written=tuple(map(str, written)),
@@ -48,11 +49,12 @@ def summarize(
         comparison=outcome.comparison,
         opaque=opaque_operators(ways.members[0]),
         guilty=outcome.guilty,
-        notes=(*ways.model.notes, *search.laboratory.bench.store.notes),
+        notes=(*ways.model.notes, *search.laboratory.bench.store.notes, *caveats),
         environment=dict(environment),
         seconds=dict(seconds),
         contest=outcome.contest,
         prediction=_prediction(outcome),
+        estimated_for=search.laboratory.bench.estimated_for,
     )
 
 
@@ -62,10 +64,7 @@ def describe_environment(search: Search) -> dict[str, str]:
         "korch": __version__,
         "python": platform.python_version(),
         "onnx": importlib.metadata.version("onnx"),
-        "machine": search.laboratory.bench.identity,
-        "compiler": search.laboratory.bench.compiler.identity,
-        "cpu": search.laboratory.bench.compiler.processor,
-        "threads": str(search.laboratory.bench.threads),
+        **search.laboratory.environment(),
     }
 
 
@@ -127,6 +126,7 @@ def _kernel_records(model: Model, search: Search, outcome: Outcome) -> tuple[Ker
     for digest, candidate in first.items():
         kernel, measured = search.laboratory.best(digest)
         assert measured.timing is not None
+        needs = search.laboratory.resources(kernel)
         work = work_of(search.laboratory.cut(candidate))
         operators = sorted({search.graph.values[v].operator for v in candidate.body})
         records.append(
@@ -140,6 +140,9 @@ def _kernel_records(model: Model, search: Search, outcome: Outcome) -> tuple[Ker
                 bytes_moved=work.bytes_moved,
                 flops=work.flops,
                 share_of_limit=min(1.0, search.bounds[digest] / max(measured.timing.low_us, 1e-9)),
+                source=measured.timing.source.value,
+                registers=None if needs is None else needs.registers,
+                spill_bytes=None if needs is None else needs.spill_bytes,
             )
         )
     return tuple(sorted(records, key=lambda r: (-r.time_us * r.uses, r.name)))

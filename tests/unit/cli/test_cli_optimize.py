@@ -46,7 +46,7 @@ def test_flags_reach_the_pipeline(invoke: Invoke, pipeline: SimpleNamespace, mod
     output = tmp_path / "out.onnx"
     flags = "--dim batch=1 --dim p2o.Dim.0=7 --shape x=1x3x48x320 --shape a=b=4 --threads 3 --jobs 5"
     more = "--seed 9 --rtol 0.1 --atol 0.2 --gap 0.05 --budget 1.5m --solver-time 90s --max-kernel-size 4"
-    last = "--cxx clang++ --cpu x86-64-v3 --portable --force-fusion"
+    last = "--cxx clang++ --cpu x86-64-v3 --portable --force-fusion --target cuda --arch sm_90,sm_80,sm_90 --gpu H200"
     result = invoke("optimize", model, "-o", output, *flags.split(), *more.split(), *last.split())
     assert result.exit_code == 0, result.output
     assert vars(pipeline.settings) == {
@@ -67,6 +67,9 @@ def test_flags_reach_the_pipeline(invoke: Invoke, pipeline: SimpleNamespace, mod
         "compiler": "clang++",
         "processor": "x86-64-v3",
         "portable": True,
+        "target": "cuda",
+        "archs": ("sm_90", "sm_80"),
+        "gpu": "H200",
         "force_fusion": True,
     }
 
@@ -78,6 +81,12 @@ def test_defaults(invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_pa
     assert (given.threads, given.jobs, given.seed) == (processors, processors, 0)
     assert (given.rtol, given.atol, given.gap) == (1e-4, 1e-5, 0.02)
     assert (given.budget_s, given.solver_time_s, given.compiler, given.processor) == (600.0, 60.0, None, None)
+    assert (given.target, given.archs, given.gpu, given.portable) == ("cpu", (), None, False)
+
+
+def test_a_gpu_has_operators_of_onnx_alone(invoke: Invoke, pipeline: SimpleNamespace, model: Path) -> None:
+    invoke("optimize", model, "-o", model.with_name("out.onnx"), "--target", "cuda")
+    assert pipeline.settings.portable
 
 
 @pytest.mark.parametrize(
