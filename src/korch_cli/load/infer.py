@@ -220,7 +220,7 @@ def _behind_pads(graph: onnx.GraphProto) -> set[str]:
 
 def _of_same_rank(info: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
     """The same type with every extent open."""
-    found = onnx.ValueInfoProto.FromString(info.SerializeToString())
+    found: onnx.ValueInfoProto = onnx.ValueInfoProto.FromString(info.SerializeToString())
     for dim in found.type.tensor_type.shape.dim:
         dim.Clear()
     return found
