@@ -49,7 +49,7 @@ def chosen(
     monkeypatch.setattr(module, "find_driver", driver)
     monkeypatch.setattr(module, "require_cuda", require)
     monkeypatch.setattr(module, "can_measure", lambda: cupy)
-    compiler = Compiler(("g++",), ("-march=native", "-O2"), "g++ 12")
+    compiler = Compiler(("g++",), ("-march=native", "-O2"), "g++ 12", oldest="x86-64")
     store: Any = None
     bench = Bench(compiler, store, "a machine", Path(), 2, 2, 0, 17, generate)
     settings = Settings(Path("in.onnx"), Path("out.onnx"), target="cuda", **asked)

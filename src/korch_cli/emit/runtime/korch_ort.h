@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "korch_processor.h"
-
 namespace korch {
 
 // ---- ONNX Runtime's interface --------------------------------------------------------------------------------------
@@ -293,19 +291,6 @@ inline uint32_t minor_version(const char* text) {
   uint32_t minor = 0;
   for (text += *text == '.'; *text >= '0' && *text <= '9'; ++text) minor = 10 * minor + static_cast<uint32_t>(*text - '0');
   return minor;
-}
-
-// Refuses a processor that lacks a feature which the kernels may use: they would end the process.
-inline Status* require(const ApiBase* base, const Feature* features, int count, const char* processor) {
-  const char* missing = first_missing(features, count);
-  if (missing == nullptr) return nullptr;
-  char text[512];
-  snprintf(text, sizeof text,
-           "this korch library was built for %s processors%s and needs %s, which this processor does not have; run "
-           "korch optimize on this machine or with another --cpu, or load the model without the library: it runs all "
-           "the same",
-           processor, processor[0] == 'n' ? " (of the machine that built it)" : "", missing);
-  return fail(base->get_api(1), text);
 }
 
 // Registers `count` kernels under `domain`. What is allocated here is never freed: see Operator.

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "korch_ort.h"
+#include "korch_processor.h"
 
 namespace korch {
 
@@ -82,6 +83,19 @@ inline Status* compute(void* data, Context* context) {
   const size_t total = static_cast<size_t>(chunks);
   return call(api, kContextParallelFor, static_cast<const Context*>(context), &run_chunk, total, total,
               static_cast<void*>(&work));
+}
+
+// Refuses a processor that lacks a feature which the kernels may use: they would end the process.
+inline Status* require(const ApiBase* base, const Feature* features, int count, const char* processor) {
+  const char* missing = first_missing(features, count);
+  if (missing == nullptr) return nullptr;
+  char text[512];
+  snprintf(text, sizeof text,
+           "this korch library was built for %s processors%s and needs %s, which this processor does not have; run "
+           "korch optimize on this machine or with another --cpu, or load the model without the library: it runs all "
+           "the same",
+           processor, processor[0] == 'n' ? " (of the machine that built it)" : "", missing);
+  return fail(base->get_api(1), text);
 }
 
 inline Status* register_kernels(SessionOptions* options, const ApiBase* base, const char* domain,
