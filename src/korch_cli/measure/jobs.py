@@ -10,7 +10,7 @@ from korch_cli.core.artifact import KernelJob, KernelResult
 from korch_cli.core.errors import ModelError
 from korch_cli.core.progress import Progress
 from korch_cli.core.types import Array
-from korch_cli.measure.child import Worker, WorkerError
+from korch_cli.measure.child import Worker, WorkerError, ask_each
 
 _PROFILE_LIMIT_S = 600.0
 
@@ -34,15 +34,9 @@ def measure_kernels(
         time_limit_s: seconds that one kernel may take in all.
         progress: told of each kernel.
     """
-    with Worker() as worker:
-        for done, job in enumerate(jobs, 1):
-            try:
-                request = ("kernel", {"job": job, "baseline": baseline, "threads": threads, "seed": seed})
-                result: KernelResult = worker.ask(request, time_limit_s)
-            except WorkerError as error:
-                result = KernelResult(job.name, None, None, str(error))
-            progress.step(done, len(jobs), job.name)
-            yield result
+    common = {"baseline": baseline, "threads": threads, "seed": seed}
+    requests = [(job.name, ("kernel", {"job": job, **common})) for job in jobs]
+    return ask_each(requests, time_limit_s=time_limit_s, progress=progress)
 
 
 @dataclass(frozen=True, slots=True)

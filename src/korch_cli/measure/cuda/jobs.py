@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from korch_cli.core.artifact import CudaJob, KernelResult
 from korch_cli.core.progress import Progress
-from korch_cli.measure.child import Worker, WorkerError
+from korch_cli.measure.child import ask_each
 
 
 def can_measure() -> bool:
@@ -26,14 +26,6 @@ def measure_cuda_kernels(
         time_limit_s: seconds that one kernel may take in all.
         progress: told of each kernel.
     """
-    with Worker() as worker:
-        for done, job in enumerate(jobs, 1):
-            try:
-                result: KernelResult = worker.ask(("cuda-kernel", {"job": job, "seed": seed}), time_limit_s)
-            except WorkerError as error:
-                result = KernelResult(job.name, None, None, str(error))
-            progress.step(done, len(jobs), job.name)
-            if result.failure is not None:
-                # After a fault on the GPU a process can do nothing more with it.
-                worker.stop()
-            yield result
+    requests = [(job.name, ("cuda-kernel", {"job": job, "seed": seed})) for job in jobs]
+    # After a fault on the GPU a process can do nothing more with it.
+    return ask_each(requests, time_limit_s=time_limit_s, progress=progress, again_after_failures=True)
