@@ -242,7 +242,7 @@ def _gather(body: FunctionBody, value: Value, args: list[str], out: str) -> None
 def _linear(body: FunctionBody, value: Value, args: list[str], out: str) -> None:
     assert isinstance(value.op, Linear)
     dtype = value.type.dtype
-    multiplied = _CONVOLVED
+    multiplied: tuple[DType, ...] = _CONVOLVED
     if value.op.kind == "matmul":
         multiplied += _MULTIPLIED_WHOLE if body.opset >= _WHOLE_PRODUCTS else (DType.F64,)
     if dtype not in multiplied:
