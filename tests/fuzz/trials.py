@@ -28,7 +28,7 @@ from korch_cli.pipeline.forced import Fusion
 from korch_cli.rewrite import rewrite
 from korch_cli.toolchain import Compiler
 from tests.fuzz.graphs import Network
-from tests.fuzz.oracle import Expectation, NotJudged, difference, expect
+from tests.fuzz.oracle import Expectation, Nodewise, NotJudged, difference, expect
 from tests.fuzz.running import Session
 
 _KERNEL_SIZES = (2, 4, 8, 16)
@@ -171,15 +171,15 @@ def interpret(model: Model, graph: PrimitiveGraph, feeds: Mapping[str, Array]) -
 
 
 def _answers(model: Model, names: Sequence[str], feeds: Mapping[str, Array]) -> dict[str, Array]:
-    """Return what ONNX Runtime computes for these tensors of a loaded model."""
+    """Return what ONNX Runtime computes for these tensors of a loaded model.
+
+    Node by node: in one session it leaves out the rounding between operators that it computes in a wider type.
+    """
     if not names:
         return {}
     assert isinstance(model.proto, onnx.ModelProto)
-    proto = onnx.ModelProto()
-    proto.CopyFrom(model.proto)
-    del proto.graph.output[:]
-    proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
-    return dict(zip(names, Session(proto).run(feeds), strict=True))
+    values = Nodewise(model.proto).values(feeds)
+    return {name: values[name] for name in names}
 
 
 def broken_promise(before: onnx.ModelProto, after: onnx.ModelProto) -> str | None:

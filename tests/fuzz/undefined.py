@@ -168,7 +168,7 @@ def _angle_of_no_direction(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bo
 @rule("Equal")
 def _nearly_equal(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
     """Where two numbers are some units in the last place apart, other correct programs find them equal."""
-    if not dtype_of(inputs[0]).is_float:
+    if not dtype_of(inputs[0]).is_float or len(inputs) == 1:
         return False
     a, b = _floats(inputs)
     with np.errstate(invalid="ignore"):

@@ -283,3 +283,9 @@ def statistics_of_a_batch_while_training() -> Row:
         a = Neg(x) y, p, q = BatchNormalization <training_mode = 1> (a, s, b, m, v) }"""
     weights: dict[str, Any] = {n: floats(3, seed=i) for i, n in enumerate("sbm")} | {"v": np.abs(floats(3)) + 0.5}
     return Row(model(text, **weights), {"x": floats(4, 3, 2)}, equal())
+
+
+@row
+def a_default_that_changes_nothing() -> Row:
+    text = "g (float[2,6] x, float q) => (bool[2,6] m, float[2,6] y) { d, m = Dropout(x, q) y = Relu(d) }"
+    return Row(model(text, q=np.float32(0.25)), {"x": floats(2, 6)}, equal(), variants=("as is",))

@@ -52,6 +52,10 @@ class _Fission:
         return _pruned(self._build.values, outputs, ids, self._refusals)
 
     def _operator(self, operator: Operator) -> None:
+        for name in (*operator.inputs, *operator.captures):
+            # What no primitive needs is still read where the operator runs as it is.
+            if name and name not in self._model.constants:
+                self._resolve(name)
         mark = self._build.begin(operator.index, next(name for name in operator.outputs if name))
         try:
             results = self._split(operator)
