@@ -94,6 +94,13 @@ def _layer_norm(rows: int, columns: int, *, quick: bool = False) -> Pattern:
     )
 
 
+def _squeeze_excite(t: Any, x: Any, down: Any, low: Any, up: Any, high: Any, **_: Any) -> Any:
+    functional = t.nn.functional
+    h = functional.hardswish(x)
+    narrow = t.relu(functional.conv2d(h.mean((2, 3), keepdim=True), down, low))
+    return h * functional.hardsigmoid(functional.conv2d(narrow, up, high))
+
+
 PATTERNS = (
     _instance_norm(32, 224, quick=True),
     _instance_norm(64, 112),
@@ -182,6 +189,48 @@ PATTERNS = (
         (1, 128, 1, 1),
         "h = HardSwish(x) y = GlobalAveragePool(h)",
         lambda t, x: t.nn.functional.hardswish(x).mean((2, 3), keepdim=True),
+    ),
+    Pattern(
+        "HardSwish with squeeze-excite, 128 x 28 x 28",
+        {"x": (1, 128, 28, 28)},
+        (1, 128, 28, 28),
+        "t = Add(x, three) k = Clip(t, zero, six) m = Mul(x, k) h = Div(m, six) p = GlobalAveragePool(h) "
+        "c = Conv(p, down, low) r = Relu(c) e = Conv(r, up, high) g = HardSigmoid<alpha = 0.1666667, beta = 0.5>(e) "
+        "y = Mul(h, g)",
+        _squeeze_excite,
+        {"down": (32, 128, 1, 1), "low": (32,), "up": (128, 32, 1, 1), "high": (128,)},
+        {"three": F32(3), "zero": F32(0), "six": F32(6)},
+    ),
+    Pattern(
+        "ReLU, 64 x 512 x 512",
+        {"x": (1, 64, 512, 512)},
+        (1, 64, 512, 512),
+        "y = Relu(x)",
+        lambda t, x: t.relu(x),
+    ),
+    Pattern(
+        "bias + SiLU + Add, 64 x 512 x 512",
+        {"x": (1, 64, 512, 512), "r": (1, 64, 512, 512)},
+        (1, 64, 512, 512),
+        "b = Add(x, bias) s = Sigmoid(b) m = Mul(b, s) y = Add(m, r)",
+        lambda t, x, r, bias: t.nn.functional.silu(x + bias) + r,
+        {"bias": (64, 1, 1)},
+    ),
+    Pattern(
+        "Transpose + ReLU, 64 x 512 x 512 to rows",
+        {"x": (1, 64, 262144)},
+        (1, 262144, 64),
+        "p = Transpose<perm = [0, 2, 1]>(x) y = Relu(p)",
+        lambda t, x: t.relu(x.transpose(1, 2)).contiguous(),
+    ),
+    _layer_norm(65536, 256),
+    Pattern(
+        "scale + mask + Softmax, 12 x 1024 x 1024",
+        {"x": (1, 12, 1024, 1024), "m": (1, 1, 1, 1024)},
+        (1, 12, 1024, 1024),
+        "s = Mul(x, k) a = Add(s, m) y = Softmax<axis = -1>(a)",
+        lambda t, x, m, k: t.softmax(x * k + m, -1),
+        constants={"k": F32(0.125)},
     ),
     Pattern(
         "Transpose + Add, 32 x 128 x 128 to rows",
