@@ -1,6 +1,7 @@
 """Timing, the machine's limits, and the store of everything that was measured."""
 
 from korch_cli.measure.calibrate import calibrate as calibrate
+from korch_cli.measure.child import Worker as Worker
 from korch_cli.measure.identity import chosen_folder as chosen_folder
 from korch_cli.measure.identity import default_folder as default_folder
 from korch_cli.measure.identity import machine_identity as machine_identity

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ def measure_kernels(
     seed: int,
     time_limit_s: float,
     progress: Progress,
+    worker: Worker | None = None,
 ) -> Iterator[KernelResult]:
     """Check and time each kernel; one that crashes or hangs costs only itself.
 
@@ -33,12 +35,13 @@ def measure_kernels(
         seed: of the operands.
         time_limit_s: seconds that one kernel may take in all.
         progress: told of each kernel.
+        worker: the process to measure in, which goes on; None for one that ends with the last kernel.
     """
-    with Worker() as worker:
+    with nullcontext(worker) if worker is not None else Worker() as process:
         for done, job in enumerate(jobs, 1):
             try:
                 request = ("kernel", {"job": job, "baseline": baseline, "threads": threads, "seed": seed})
-                result: KernelResult = worker.ask(request, time_limit_s)
+                result: KernelResult = process.ask(request, time_limit_s)
             except WorkerError as error:
                 result = KernelResult(job.name, None, None, str(error))
             progress.step(done, len(jobs), job.name)

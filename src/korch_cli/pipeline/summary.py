@@ -111,7 +111,7 @@ def _search_record(ways: Ways, search: Search, result: SearchResult) -> SearchRe
         gap=plan.gap,
         solve_seconds=result.solve_seconds,
         tried=len(search.laboratory.results),
-        alone_us=search.alone(ways) if timed else {},
+        alone_us=search.alone(ways, plan) if timed else {},
     )
 
 

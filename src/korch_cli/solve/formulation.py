@@ -92,6 +92,11 @@ class Formulation:
         written = {port for i in found for port in self.candidates[i].writes}
         return found | {self._column[port] for port in written if port in self._column}
 
+    def ports_for(self, members: Iterable[int]) -> list[int]:
+        """Return the columns of the ports that matter where only the candidates `members` can run."""
+        read = {port for i in members for port in self.candidates[i].reads if port in self._column}
+        return sorted(self._column[port] for port in read.union(goals(self.graph)))
+
     def loops(self, chosen: Sequence[int]) -> list[list[Port]]:
         """Return the ports that some of `chosen` wait for in vain, by loop; none if these kernels can be ordered."""
         order, filled = execute(self.graph, [self.candidates[i] for i in chosen], lambda i: (i,))
