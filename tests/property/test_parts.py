@@ -123,7 +123,12 @@ def test_seams_and_sizes_decide_where_parts_begin() -> None:
     def parts(least: int, most: int) -> list[Sequence[int]]:
         singles = [c for c in kernels(1, 3 * BLOCKS) if len(c.body) == 1 and c.writes == (Port(c.body[0]),)]
         asked: list[Sequence[int]] = []
-        improve_by_parts(CHAIN, singles, lambda members: bool(asked.append(members)), least, most)
+
+        def improve(members: Sequence[int]) -> bool:
+            asked.append(members)
+            return False
+
+        improve_by_parts(CHAIN, singles, improve, least, most)
         return [[singles[i].body[0] for i in members] for members in asked]
 
     whole = list(range(1, 16))

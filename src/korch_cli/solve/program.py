@@ -26,7 +26,7 @@ from korch_cli.solve.windows import improve_by_parts
 
 _SHARES = (0.05, 0.3, 1.0)
 """How far from the bound to the best plan's cost the candidates of each exact search reach."""
-_WHOLE = 0.6
+_WHOLE = 0.75
 """Of the time limit: what the relaxation and the search of the whole graph may take before it is divided."""
 _LEFT_OUT = 0.1
 """Of the time of a plan's generated kernels: what another plan leaves out of it at least."""
