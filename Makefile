@@ -9,6 +9,13 @@ RUN := $(BIN)/python
 KORCH := $(BIN)/korch
 DESCRIPTION := pyproject.toml setup.cfg
 
+# A processor without fused products and sums; functions keep their bounds there too.
+OLDEST := $(if $(filter x86_64,$(shell uname -m)),x86-64,native)
+
+ARM_CXX := aarch64-linux-gnu-g++
+ARM_EMULATOR := qemu-aarch64
+ARM_TESTS := $(addprefix tests/unit/codegen/test_,generated_kernels.py vector_loops.py element_types.py random_bodies.py)
+
 SECONDS := 600
 SEED := 0
 
@@ -19,7 +26,7 @@ DEMO_OUT := $(BUILD)/demo/$(DEMO_MODEL).onnx
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test exhaustive lint format conformance conformance-update fuzz compat models acceptance bench bench-quick clean
+.PHONY: help demo test exhaustive math aarch64 lint format conformance conformance-update fuzz compat models acceptance bench bench-quick gpu-plans gpu-check clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -36,6 +43,15 @@ test: lint ## check style, types and import rules, and run all tests
 
 exhaustive: $(VENV)/.dev ## run the tests that take too long for every change, about half an hour
 	$(RUN) -m pytest -n auto -m exhaustive
+
+math: $(VENV)/.run ## compare the elementary functions of kernels with double precision, at every float, an hour or two
+	$(RUN) -m scripts.vector_math
+	$(RUN) -m scripts.vector_math --march $(OLDEST)
+
+aarch64: $(VENV)/.dev ## build kernels for 64-bit ARM and run their tests in an emulator; needs g++-aarch64-linux-gnu and qemu-user
+	$(RUN) -m scripts.vector_math --cxx $(ARM_CXX) --march armv8-a --emulator $(ARM_EMULATOR) --stride 20011
+	KORCH_CXX=$(ARM_CXX) KORCH_TEST_PROCESSOR=armv8-a KORCH_TEST_EMULATOR=$(ARM_EMULATOR) \
+	  $(RUN) -m pytest -n auto $(ARM_TESTS)
 
 lint: $(VENV)/.dev ## check style and types
 	$(BIN)/ruff check .
@@ -75,6 +91,12 @@ bench: models ## run every benchmark and write docs/benchmarks.md; hours, on a m
 bench-quick: $(VENV)/.run ## run a few benchmarks in about ten minutes; the page goes to $(BUILD)/bench
 	$(RUN) models/fetch.py ppocr_rec ppocr_cls candy -o $(BUILD)/models
 	$(RUN) benchmarks/run.py --quick --models $(BUILD)/models
+
+gpu-plans: $(VENV)/.dev ## compile, on any machine, the kernels that gpu-check runs, into $(BUILD)/gpu-check
+	$(RUN) -m scripts.prepare_gpu_check -o $(BUILD)/gpu-check
+
+gpu-check: ## run them on the GPU of this machine, in under four minutes; needs numpy, ml_dtypes and CuPy in $(PYTHON)
+	PYTHONPATH=src $(PYTHON) -m scripts.gpu_check $(BUILD)/gpu-check -o $(BUILD)/gpu-check.json
 
 clean: ## remove what these targets made, the environment included
 	rm -rf $(BUILD) $(VENV)

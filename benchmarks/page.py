@@ -158,20 +158,23 @@ def _microseconds(row: Mapping[str, Any] | None) -> str:
 
 def _search(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = [
-        "All of `korch optimize`: the first time, and again with what the store remembers.",
+        "All of `korch optimize`: the first time, and again with what the store remembers. The prediction is the sum",
+        "of what the plan's kernels cost by themselves, beside the measured time of the whole model.",
         "",
-        "| model | primitives | candidates (distinct) | measured | gap | solving, s | first, s | again, s |",
-        "| --- | --: | --: | --: | --: | --: | --: | --: |",
+        "| model | primitives | candidates (distinct) | measured | gap | solving, s | first, s | again, s "
+        "| predicted over measured |",
+        "| --- | --: | --: | --: | --: | --: | --: | --: | --: |",
     ]
     for entry in entries:
         if "search" not in entry:
             continue
         first, second = entry["search"]["first"], entry["search"]["second"]
         again = "–" if second is None else f"{second['seconds']:.0f}"
+        predicted = "–" if first["prediction"] is None else f"{first['prediction']['ratio']:.2f}"
         lines.append(
             f"| {entry['model']} | {first['primitives']:,} | {first['candidates']:,} ({first['distinct']:,}) | "
             f"{first['measured'] + first['from_store']:,} | {first['gap']:.1%} | {first['solve_seconds']:.1f} | "
-            f"{first['seconds']:.0f} | {again} |"
+            f"{first['seconds']:.0f} | {again} | {predicted} |"
         )
     return lines
 

@@ -239,7 +239,9 @@ def _rows(standings: Sequence[Standing]) -> list[dict[str, Any]]:
 def _search(document: Mapping[str, Any]) -> dict[str, Any]:
     search = document["search"]
     kept = ("primitives", "candidates", "distinct", "measured", "from_store", "rounds", "gap", "solve_seconds")
-    return {"seconds": document["wall_s"], "changed": document["changed"]} | {name: search[name] for name in kept}
+    figures = {name: search[name] for name in kept}
+    told = {name: document[name] for name in ("changed", "prediction")}
+    return {"seconds": document["wall_s"]} | told | figures
 
 
 def _sizes(source: Path, output: Path, standings: Sequence[Standing]) -> dict[str, Any]:

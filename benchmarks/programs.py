@@ -28,15 +28,13 @@ from korch_cli.core.progress import Silent
 from korch_cli.core.text import print_op
 from korch_cli.fission import fission
 from korch_cli.load import load, unroll
-from korch_cli.measure import ProfileStore, calibrate, default_folder, machine_identity
-from korch_cli.pipeline.laboratory import Bench, probe_builder
+from korch_cli.measure import ProfileStore, default_folder
 from korch_cli.pipeline.prepare import prepare
-from korch_cli.pipeline.prices import priced_ways
 from korch_cli.pipeline.search import prepare_search
 from korch_cli.pipeline.settings import Settings
+from korch_cli.pipeline.target import make_target
 from korch_cli.pipeline.ways import find_ways
 from korch_cli.rewrite import rewrite
-from korch_cli.toolchain import find_compiler
 
 LIMITS = MachineLimits("two processors of a server", 2, ((1 << 18, 80e9), (1 << 22, 40e9), (1 << 27, 12e9)), 60e9, 4.0)
 """A machine that the figures are made up for; near the one that korch is developed on."""
@@ -93,13 +91,10 @@ def measured(path: Path, bindings: Bindings, threads: int) -> Problem:
         settings = Settings(path, Path(scratch) / "out.onnx", bindings, threads=threads)
         prepared = prepare(settings, Path(scratch))
         ways = find_ways(prepared.unrolled.flat, prepared.rewritten)
-        store, opset = ProfileStore(default_folder()), ways.model.opsets.get("", 1)
-        identity = machine_identity(threads)
-        compiler = find_compiler(None)
-        bench = Bench(compiler, store, identity, Path(scratch), threads, threads, settings.seed, opset)
-        limits = calibrate(threads, compiler.identity, store, probe_builder(bench, Silent()))
-        vendor = priced_ways(ways, prepared.runnables, bench)
-        search = prepare_search(settings, ways, vendor, limits, bench, 0.0, Silent())
+        target = make_target(settings, ProfileStore(default_folder()), Path(scratch), ways.model)
+        limits = target.limits(Silent())
+        vendor = target.vendor(ways, prepared.runnables, Silent())
+        search = prepare_search(settings, ways, vendor, limits, target, 0.0, Silent())
         times = search.recall()
     ratio = statistics.median([t / search.bounds[d] for d, t in times.items() if math.isfinite(t)] or [_UNKNOWN_RATIO])
     generated = search.candidates.candidates

@@ -21,8 +21,9 @@ def load_session(
 ) -> ort.InferenceSession:
     """Return an ONNX Runtime session of a model that korch wrote; of any other model too.
 
-    The kernel library beside the model (`x.korch.so` for `x.onnx`) is registered with the session's options. Without
-    one the model runs on the functions that it carries: the same results, at the speed of ONNX Runtime's own operators.
+    The kernel library beside the model (`x.korch.so` for `x.onnx`) is registered with the session's options, one for
+    GPUs only if `providers` have one. Without a library the model runs on the functions that it carries: the same
+    results, at the speed of ONNX Runtime's own operators.
 
     Args:
         path: the ONNX file.
@@ -32,17 +33,19 @@ def load_session(
     Raises:
         MissingError: ONNX Runtime is missing or too old, or it refuses the library.
     """
-    from korch_cli.verify import find_library, require_onnxruntime
+    from korch_cli.verify import CPU_PROVIDER, fitting_library, require_onnxruntime
 
     require_onnxruntime()
     import onnxruntime as ort
 
     model = Path(path)
     options = ort.SessionOptions() if sess_options is None else sess_options
-    library = find_library(model)
+    wanted = list(providers or [CPU_PROVIDER])
+    names = [provider if isinstance(provider, str) else provider[0] for provider in wanted]
+    library = fitting_library(model, names)
     if library is not None:
         _register(options, library)
-    return ort.InferenceSession(str(model), options, providers=list(providers or ["CPUExecutionProvider"]))
+    return ort.InferenceSession(str(model), options, providers=wanted)
 
 
 def _register(options: ort.SessionOptions, library: Path) -> None:

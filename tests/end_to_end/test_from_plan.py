@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import onnx
 import pytest
 from onnx import parser
 
-from korch_cli.core.errors import UsageError
+from korch_cli.core.errors import MissingError, UsageError
 from korch_cli.core.model import Bindings
 from korch_cli.core.progress import Silent
 from korch_cli.core.record import OptimizeRecord
@@ -62,6 +63,31 @@ def test_the_same_bytes_come_out(source: Path, tmp_path: Path, monkeypatch: pyte
     again = json.loads((tmp_path / "second.plan.json").read_text(encoding="utf-8"))
     before = json.loads(plan.read_text(encoding="utf-8"))
     assert {**again, "reason": ""} == {**before, "reason": ""}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="levels are those of x86-64")
+def test_a_library_is_built_for_the_processor_that_the_plan_names(source: Path, tmp_path: Path) -> None:
+    first, second, third = (tmp_path / f"{name}.onnx" for name in ("first", "second", "third"))
+    record = made(source, first, bindings=Bindings({"N": 4}, {}), force_fusion=True, processor="x86-64-v3")
+    assert record.environment["cpu"] == "x86-64-v3"
+    plan = first.with_suffix(".plan.json")
+    assert read_plan(plan)["cpu"] == "x86-64-v3"
+    made(source, second, plan=plan)
+    made(source, third, plan=plan, processor="native")
+    libraries = [path.with_suffix(".korch.so").read_bytes() for path in (first, second, third)]
+    assert libraries[0] == libraries[1] != libraries[2]
+    assert [b"x86-64-v3\0" in library for library in libraries] == [True, True, False]
+    assert "cpu" not in read_plan(third.with_suffix(".plan.json"))
+
+
+def test_nothing_is_built_for_a_processor_that_this_machine_is_not(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("korch_cli.measure.identity._processor", lambda: ("Eniac", "decimal accumulators"))
+    with pytest.raises(MissingError, match=r"cannot run kernels for native: it has no .*, ") as refused:
+        made(source, tmp_path / "out.onnx", bindings=Bindings({"N": 4}, {}))
+    assert "--cpu" in str(refused.value.hint)
+    assert not list(tmp_path.glob("out.*"))
 
 
 def test_a_plan_that_changes_nothing(source: Path, tmp_path: Path) -> None:
@@ -176,8 +202,22 @@ def test_a_damaged_plan_is_the_users_wherever_it_is_damaged(source: Path, tmp_pa
         part = document
         for key in path[:-1]:
             part = part[key]
-        part[path[-1]] = None
-        damaged = tmp_path / "damaged.json"
-        damaged.write_text(json.dumps(document), encoding="utf-8")
-        with pytest.raises(UsageError, match="damaged"):
-            read_plan(damaged)
+        # No JSON of another program's, and still what Python reads: numbers that are none, or are too large.
+        beyond = [float("nan"), float("inf"), 10**400] if isinstance(part[path[-1]], float) else []
+        for wrong in (None, *beyond):
+            part[path[-1]] = wrong
+            damaged = tmp_path / "damaged.json"
+            damaged.write_text(json.dumps(document), encoding="utf-8")
+            with pytest.raises(UsageError, match="damaged"):
+                read_plan(damaged)
+
+
+def test_a_plan_beyond_all_measure_is_the_users(source: Path, tmp_path: Path) -> None:
+    sound = json.loads(planned(source, tmp_path / "a.onnx").read_text(encoding="utf-8"))
+    damaged = tmp_path / "damaged.json"
+    damaged.write_text(json.dumps(sound | {"shapes": {"x": [2**31]}}), encoding="utf-8")
+    with pytest.raises(UsageError, match="damaged"):
+        read_plan(damaged)
+    damaged.write_text("[" * 100_000, encoding="utf-8")
+    with pytest.raises(UsageError, match="no JSON"):
+        read_plan(damaged)

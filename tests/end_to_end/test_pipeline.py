@@ -180,7 +180,7 @@ def test_a_kernel_that_computes_something_else_is_found_and_left_out(
         sources.update((kernel.name, kernel.source) for kernel in made)
         return made
 
-    monkeypatch.setattr("korch_cli.pipeline.laboratory.generate", recorded)
+    monkeypatch.setattr("korch_cli.pipeline.target.generate", recorded)
     source = attention_block(tmp_path / "in.onnx")
     honest = optimize(settings_for(source, tmp_path / "honest.onnx"), Silent())
     victim = next(kernel.name for kernel in honest.kernels if " exp_(" in sources[kernel.name])
@@ -190,7 +190,7 @@ def test_a_kernel_that_computes_something_else_is_found_and_left_out(
             replace(k, source=k.source.replace(" exp_(", " tanh_(")) if k.name == victim else k for k in generate(body)
         )
 
-    monkeypatch.setattr("korch_cli.pipeline.laboratory.generate", sabotaged)
+    monkeypatch.setattr("korch_cli.pipeline.target.generate", sabotaged)
     output = tmp_path / "fast.onnx"
     record = optimize(settings_for(source, output), Silent())
     assert [name for name, _ in record.guilty] == [victim]

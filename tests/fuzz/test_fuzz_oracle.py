@@ -59,6 +59,9 @@ def test_a_rounding_to_integers_is_judged_away_from_ties() -> None:
         ("y = ReduceMax <keepdims = 1> (x)", (1.0, float("inf")), 1),
         ("m = ReduceMax <keepdims = 1> (x) n = Neg (m) y = Exp (n)", (1.0, float("nan")), 0),
         ("y = ReduceSum <keepdims = 1> (x)", (1.0, float("nan")), 1),
+        ("s = ReduceSum <keepdims = 1> (x) y = Tan (s)", (1.0, 1e5), 0),
+        ("s = ReduceSum <keepdims = 1> (x) y = Tan (s)", (1.0, 1e3), 1),
+        ("s = ReduceSum <keepdims = 1> (x) y = Cos (s)", (1.0, float("inf")), 1),
     ],
 )
 def test_what_the_runtime_leaves_open_is_not_judged(body: str, numbers: tuple[float, ...], judged: int) -> None:

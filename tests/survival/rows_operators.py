@@ -5,19 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from survival_row import Row, equal, floats, integers, model, opaque, row
-
-
-def _chain(op: str, x: Any, shape: str, *, kind: str = "float", opset: int = 17, ir: int = 8, **weights: Any) -> Row:
-    """One operator between two others, so that a kernel has something to join."""
-    dims = ",".join(map(str, x.shape))
-    text = f"g (float[{dims}] x) => ({kind}[{shape}] y) {{ a = Neg(x) middle = {op} y = Neg(middle) }}"
-    return Row(model(text, opset=opset, ir=ir, **weights), {"x": x}, equal())
+from survival_row import Row, chain, equal, floats, integers, model, opaque, row
 
 
 def _resize(attributes: str, inputs: str, size: tuple[int, int], opset: int = 13, **weights: Any) -> Row:
     op = f"Resize <{attributes}> (a, {inputs})"
-    return _chain(op, floats(1, 2, 3, 4), f"1,2,{size[0]},{size[1]}", opset=opset, **weights)
+    return chain(op, floats(1, 2, 3, 4), f"1,2,{size[0]},{size[1]}", opset=opset, **weights)
 
 
 _TWICE: dict[str, Any] = {"s": np.array([1, 1, 2, 2], np.float32)}
@@ -97,17 +90,17 @@ def resize_and_keep_the_ratio() -> Row:
 
 @row
 def resize_of_opset_10() -> Row:
-    return _chain("Resize(a, s)", floats(1, 1, 2, 3), "1,1,4,6", opset=10, ir=5, **_TWICE)
+    return chain("Resize(a, s)", floats(1, 1, 2, 3), "1,1,4,6", opset=10, ir=5, **_TWICE)
 
 
 @row
 def upsample_of_opset_7() -> Row:
-    return _chain("Upsample <scales = [1.0, 1.0, 2.0, 3.0]> (a)", floats(1, 1, 2, 3), "1,1,4,9", opset=7, ir=3)
+    return chain("Upsample <scales = [1.0, 1.0, 2.0, 3.0]> (a)", floats(1, 1, 2, 3), "1,1,4,9", opset=7, ir=3)
 
 
 @row
 def upsample_of_opset_9_linearly() -> Row:
-    return _chain('Upsample <mode = "linear"> (a, s)', floats(1, 1, 2, 3), "1,1,4,6", opset=9, ir=4, **_TWICE)
+    return chain('Upsample <mode = "linear"> (a, s)', floats(1, 1, 2, 3), "1,1,4,6", opset=9, ir=4, **_TWICE)
 
 
 def _dropout(call: str, mask: str, opset: int, ir: int = 8, **weights: Any) -> Row:
@@ -132,7 +125,7 @@ def dropout_of_opset_12_whose_mask_is_used() -> Row:
 
 @row
 def dropout_whose_mask_nobody_uses() -> Row:
-    return _chain("Dropout(a, ratio)", floats(6), "6", opset=13, ratio=np.float32(0.3))
+    return chain("Dropout(a, ratio)", floats(6), "6", opset=13, ratio=np.float32(0.3))
 
 
 @row
@@ -145,13 +138,13 @@ def dropout_told_from_outside_whether_to_train() -> Row:
 @row
 def group_normalization_of_opset_18() -> Row:
     weights: dict[str, Any] = {"s": floats(2), "b": floats(2, seed=1)}
-    return _chain("GroupNormalization <num_groups = 2> (a, s, b)", floats(2, 4, 3), "2,4,3", opset=18, **weights)
+    return chain("GroupNormalization <num_groups = 2> (a, s, b)", floats(2, 4, 3), "2,4,3", opset=18, **weights)
 
 
 @row
 def group_normalization_of_opset_21() -> Row:
     weights: dict[str, Any] = {"s": floats(4), "b": floats(4, seed=1)}
-    return _chain("GroupNormalization <num_groups = 2> (a, s, b)", floats(2, 4, 3), "2,4,3", opset=21, ir=10, **weights)
+    return chain("GroupNormalization <num_groups = 2> (a, s, b)", floats(2, 4, 3), "2,4,3", opset=21, ir=10, **weights)
 
 
 @row
@@ -182,33 +175,6 @@ def a_written_out_layer_normalization_that_grows() -> Row:
 
 
 @row
-def pooling_that_says_where_the_largest_was() -> Row:
-    text = """g (float[1,2,4,4] x) => (float[1,2,2,2] y, int64[1,2,2,2] i) {
-        a = Neg(x) b, i = MaxPool <kernel_shape = [2,2], strides = [2,2], storage_order = 1> (a) y = Neg(b) }"""
-    return Row(model(text), {"x": floats(1, 2, 4, 4)}, equal())
-
-
-@row
-def largest_pixels_at_the_rim() -> Row:
-    op = "MaxPool <kernel_shape = [3,3], strides = [2,2], pads = [1,1,0,0], ceil_mode = 1, dilations = [1,2]> (a)"
-    return _chain(op, floats(1, 2, 6, 7), "1,2,3,3", opset=12)
-
-
-@row
-def average_with_and_without_the_rim() -> Row:
-    text = """g (float[1,1,5,5] x) => (float[1,1,3,3] y, float[1,1,3,3] z) {
-        a = Neg(x) y = AveragePool <kernel_shape = [3,3], strides = [2,2], pads = [1,1,1,1], count_include_pad = 1> (a)
-        z = AveragePool <kernel_shape = [3,3], strides = [2,2], pads = [1,1,1,1]> (a) }"""
-    return Row(model(text), {"x": floats(1, 1, 5, 5)}, equal())
-
-
-@row
-def average_over_a_rim_that_is_only_half_there() -> Row:
-    op = "AveragePool <kernel_shape = [2,2], strides = [2,2], ceil_mode = 1> (a)"
-    return _chain(op, floats(1, 1, 5, 5), "1,1,3,3", opset=11)
-
-
-@row
 def the_place_of_the_largest() -> Row:
     text = """g (float[2,5] x) => (int64[2,1] y, int64[2] z) {
         a = Neg(x) y = ArgMax <axis = 1, select_last_index = 1> (a) z = ArgMin <axis = 1, keepdims = 0> (a) }"""
@@ -231,7 +197,7 @@ def reduction_over_axes_that_come_from_outside() -> Row:
 
 @row
 def padding_that_takes_away() -> Row:
-    return _chain("Pad(a, p)", floats(4, 5), "4,5", opset=13, p=np.array([-1, 2, 1, -2]))
+    return chain("Pad(a, p)", floats(4, 5), "4,5", opset=13, p=np.array([-1, 2, 1, -2]))
 
 
 @row
@@ -249,7 +215,7 @@ def padding_with_a_number_and_by_reflection() -> Row:
 
 @row
 def padding_around() -> Row:
-    return _chain('Pad <mode = "wrap"> (a, p)', floats(4, 5), "7,8", opset=19, ir=9, p=np.array([2, 1, 1, 2]))
+    return chain('Pad <mode = "wrap"> (a, p)', floats(4, 5), "7,8", opset=19, ir=9, p=np.array([2, 1, 1, 2]))
 
 
 @row
@@ -260,7 +226,7 @@ def slices_backwards_and_beyond() -> Row:
         "x0": np.array([0, 1]),
         "t": np.array([-2, 3]),
     }
-    return _chain("Slice(a, s, e, x0, t)", floats(5, 8), "3,3", **weights)
+    return chain("Slice(a, s, e, x0, t)", floats(5, 8), "3,3", **weights)
 
 
 @row
@@ -277,7 +243,7 @@ def gathering_with_negative_indices() -> Row:
 
 @row
 def sums_along_the_way_backwards_and_exclusive() -> Row:
-    return _chain("CumSum <exclusive = 1, reverse = 1> (a, axis)", floats(3, 4), "3,4", axis=np.array(1))
+    return chain("CumSum <exclusive = 1, reverse = 1> (a, axis)", floats(3, 4), "3,4", axis=np.array(1))
 
 
 @row
@@ -324,7 +290,7 @@ def einstein_sums() -> Row:
 @row
 def a_transposed_convolution_with_everything() -> Row:
     shape = "strides = [2,2], pads = [1,0,0,1], output_padding = [1,1], group = 2, dilations = [1,2]"
-    return _chain(
+    return chain(
         f"ConvTranspose <{shape}> (a, w, b)", floats(1, 4, 3, 3), "1,6,7,9", w=floats(4, 3, 3, 3) / 5, b=floats(6)
     )
 
@@ -332,12 +298,12 @@ def a_transposed_convolution_with_everything() -> Row:
 @row
 def a_convolution_padded_like_its_input() -> Row:
     op = 'Conv <auto_pad = "SAME_LOWER", strides = [2,2], kernel_shape = [3,3]> (a, w)'
-    return _chain(op, floats(1, 2, 6, 5), "1,3,3,3", w=floats(3, 2, 3, 3))
+    return chain(op, floats(1, 2, 6, 5), "1,3,3,3", w=floats(3, 2, 3, 3))
 
 
 @row
 def slopes_for_each_channel() -> Row:
-    return _chain("PRelu(a, s)", floats(2, 3, 4), "2,3,4", s=floats(3, 1))
+    return chain("PRelu(a, s)", floats(2, 3, 4), "2,3,4", s=floats(3, 1))
 
 
 @row

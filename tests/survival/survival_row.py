@@ -162,3 +162,10 @@ def external(name: str, shape: Sequence[int], location: str, dtype: int = 1, **e
     for key, value in {"location": location, **entries}.items():
         tensor.external_data.add(key=key, value=str(value))
     return tensor
+
+
+def chain(op: str, x: Any, shape: str, *, kind: str = "float", opset: int = 17, ir: int = 8, **weights: Any) -> Row:
+    """One operator between two others, so that a kernel has something to join."""
+    dims = ",".join(map(str, x.shape))
+    text = f"g (float[{dims}] x) => ({kind}[{shape}] y) {{ a = Neg(x) middle = {op} y = Neg(middle) }}"
+    return Row(model(text, opset=opset, ir=ir, **weights), {"x": x}, equal())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from korch_cli.algebra.affine import read_affine
+from korch_cli.algebra.affine import Affine, may_be_affine, read_affine
 from korch_cli.algebra.matching import attribute
 from korch_cli.algebra.rule import Kind, rule
 from korch_cli.algebra.surgery import Place, Surgery
@@ -13,8 +13,8 @@ from korch_cli.core.types import DType, TensorType
 
 _FIRST_NORMALIZATION = 9
 _NEIGHBOURS = ("AveragePool", "Conv", "GlobalAveragePool", "MaxPool")
-_ACTIVATIONS = ("HardSigmoid", "HardSwish", "LeakyRelu", "Mul", "Relu", "Sigmoid", "Tanh")
-_STEPS = 3
+_ACTIVATIONS = ("Div", "HardSigmoid", "HardSwish", "LeakyRelu", "Mul", "Relu", "Sigmoid", "Tanh")
+_STEPS = 4
 
 
 @rule(
@@ -37,8 +37,8 @@ def normalize_affine_maps(surgery: Surgery) -> int:
 def _normalize(surgery: Surgery, place: Place, node: onnx.NodeProto) -> bool:
     typed = surgery.types[node.output[0]]
     channels = typed.shape[1]
-    affine = read_affine(node, surgery.constant, channels, 1, typed.rank)
-    if affine is None or not surgery.alike(affine.operand, node.output[0]):
+    affine = _whole_map(surgery, node, channels, typed.rank)
+    if affine is None:
         return False
     scale, shift = (np.broadcast_to(a, channels).astype(np.float32) for a in (affine.scale, affine.shift))
     if not (np.isfinite(scale).all() and np.isfinite(shift).all()):
@@ -49,6 +49,25 @@ def _normalize(surgery: Surgery, place: Place, node: onnx.NodeProto) -> bool:
     new = onnx.helper.make_node("BatchNormalization", [affine.operand, *names], [stem], epsilon=0.0)
     surgery.replace(place, [new])
     return True
+
+
+def _whole_map(surgery: Surgery, node: onnx.NodeProto, channels: int, rank: int) -> Affine | None:
+    """Return a node as an affine map, together with those in front of it that nothing else reads.
+
+    A multiplication left in front of a normalization would end the blocked layout all the same.
+    """
+    affine = read_affine(node, surgery.constant, channels, 1, rank)
+    if affine is None or not surgery.alike(affine.operand, node.output[0]):
+        return None
+    while (place := surgery.maker(affine.operand)) is not None:
+        before, name = surgery.node(place), affine.operand
+        if not may_be_affine(before) or surgery.only_reader(name) is None or name in surgery.reserved:
+            break
+        first = read_affine(before, surgery.constant, channels, 1, rank)
+        if first is None or not surgery.alike(first.operand, name):
+            break
+        affine = Affine(first.operand, affine.scale * first.scale, affine.scale * first.shift + affine.shift)
+    return affine
 
 
 def _is_between(surgery: Surgery, node: onnx.NodeProto) -> bool:

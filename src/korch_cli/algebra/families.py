@@ -7,6 +7,7 @@ from korch_cli.algebra import attention as attention  # isort: skip
 from korch_cli.algebra import resizing as resizing  # isort: skip
 from korch_cli.algebra import composing as composing  # isort: skip
 from korch_cli.algebra import transposing as transposing  # isort: skip
+from korch_cli.algebra import splitting as splitting  # isort: skip
 from korch_cli.algebra import folding as folding  # isort: skip
 from korch_cli.algebra import gates as gates  # isort: skip
 from korch_cli.algebra import blocked as blocked  # isort: skip

@@ -1,6 +1,7 @@
 """Enumeration of candidate kernels: convex sets of primitives, their canonical form and their lower bounds."""
 
 from korch_cli.candidates.bound import lower_bound_us as lower_bound_us
+from korch_cli.candidates.bound import work_of as work_of
 from korch_cli.candidates.canonical import cut as cut
 from korch_cli.candidates.canonical import cut_all as cut_all
 from korch_cli.candidates.enumeration import candidate_of as candidate_of

@@ -9,15 +9,17 @@ from itertools import product
 from korch_cli.core.elementwise import FUNCTIONS
 from korch_cli.core.graph import PrimitiveGraph, Value
 from korch_cli.core.kernel import KernelBody
-from korch_cli.core.machine import MachineLimits
+from korch_cli.core.machine import MachineLimits, Work
 from korch_cli.core.primitive import Concat, Constant, Elementwise, Gather, Linear, Pad, Reduce, Slice, WindowReduce
-
-_FUSED = 2.0
-"""A fused multiply-add does two operations in the time that the machine's limits give one."""
 
 
 def lower_bound_us(body: KernelBody, limits: MachineLimits) -> float:
-    """Return the dispatch time plus the larger of transfer and arithmetic time.
+    """Return the dispatch time plus the larger of transfer and arithmetic time of `work_of`."""
+    return limits.least_us(work_of(body))
+
+
+def work_of(body: KernelBody) -> Work:
+    """Return what any kernel for a body has to do.
 
     Every operand is read once, as far as the results depend on it (a slice needs a part), and every result is written
     once. Arithmetic counts each needed element of each primitive once.
@@ -25,16 +27,7 @@ def lower_bound_us(body: KernelBody, limits: MachineLimits) -> float:
     needed = _needed_elements(body.graph)
     size_bytes = sum(needed[v.id] * v.type.dtype.size_bytes for v in body.graph.inputs())
     size_bytes += sum(body.graph.values[v].type.size_bytes for v in set(body.graph.outputs))
-    flops = sum(_flops(body.graph, v, needed[v.id]) for v in body.graph.primitives())
-    transfer_us = size_bytes / _best_bytes_per_second(limits, size_bytes) * 1e6
-    arithmetic_us = flops / (_FUSED * limits.flops_per_second) * 1e6
-    return limits.dispatch_us + max(transfer_us, arithmetic_us)
-
-
-def _best_bytes_per_second(limits: MachineLimits, footprint_bytes: int) -> float:
-    """The best rate seen from the last calibrated size that fits into the footprint: caches have no sharp edge."""
-    first = max((i for i, (size, _) in enumerate(limits.bandwidth) if size <= footprint_bytes), default=0)
-    return max(rate for _, rate in limits.bandwidth[first:])
+    return Work(size_bytes, sum(_flops(body.graph, v, needed[v.id]) for v in body.graph.primitives()))
 
 
 def _needed_elements(graph: PrimitiveGraph) -> tuple[int, ...]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from korch_cli.cli.options import MODEL, format_flag, require_file
+from korch_cli.cli.options import MODEL, format_flag, require_file, same_file
 from korch_cli.cli.values import Size
-from korch_cli.core.errors import ExitCode
+from korch_cli.core.errors import ExitCode, UsageError
 from korch_cli.core.storage import CacheRecord
 from korch_cli.version import __version__
 
@@ -96,6 +96,9 @@ def export_entries(file: Path, form: str) -> None:
     from korch_cli.measure import export_store
 
     with closing(store):
+        if file.name.startswith(store.path.name) and same_file(file.parent, store.folder):
+            hint = "name a file outside of the store"
+            raise UsageError("the entries would overwrite the store", where=str(file), hint=hint)
         written = export_store(store, file, __version__)
         _finish(store, replace(record, file=str(file), entries=written), form)
 

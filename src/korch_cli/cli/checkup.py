@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import shutil
@@ -11,6 +10,7 @@ from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
+from korch_cli.cli.cuda_checkup import examine_cuda
 from korch_cli.cli.options import processors
 from korch_cli.core.errors import KorchError
 from korch_cli.report import Check, Level
@@ -32,7 +32,7 @@ def examine(compiler: str | None) -> tuple[Check, ...]:
         _processor(),
         _guarded("cache", _cache),
         _load(),
-        _gpu(),
+        *examine_cuda(),
     ]
     return tuple(checks)
 
@@ -113,12 +113,3 @@ def _load() -> Check:
     if load > processors():
         return Check(Level.WARNING, "load", finding, "other programs run now; timings will vary")
     return Check(Level.OK, "load", finding)
-
-
-def _gpu() -> Check:
-    """A GPU is not needed: the finding is for information."""
-    driver = shutil.which("nvidia-smi") is not None or Path("/proc/driver/nvidia/version").exists()
-    if not driver:
-        return Check(Level.OK, "gpu", "none found (not needed)")
-    cupy = "with CuPy" if importlib.util.find_spec("cupy") else "without CuPy"
-    return Check(Level.OK, "gpu", f"an NVIDIA driver is there, {cupy} (not used yet)")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import errno
-import os
+import io
 import signal
-from pathlib import Path
+import sys
 from types import FrameType
 from typing import Any
 
@@ -14,13 +13,13 @@ import click
 from korch_cli.cli.cache import cache
 from korch_cli.cli.doctor import doctor
 from korch_cli.cli.explain import explain as explain_command
-from korch_cli.cli.failure import Terminated, explain, report_crash
+from korch_cli.cli.failure import Terminated, explain, from_outside, report_crash
 from korch_cli.cli.inspect import inspect
 from korch_cli.cli.optimize import optimize
 from korch_cli.cli.profile import profile
 from korch_cli.cli.reduce import reduce
 from korch_cli.cli.verify import verify
-from korch_cli.core.errors import ExitCode, KorchError, UsageError
+from korch_cli.core.errors import ExitCode, KorchError
 from korch_cli.version import __version__
 
 
@@ -43,13 +42,12 @@ class GuardedGroup(click.Group):
             click.echo("terminated; what was measured is kept, nothing was written", err=True)
             code = ExitCode.TERMINATED
         except Exception as error:
-            if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-                name = Path(os.fsdecode(error.filename or "")).name
-                explain(UsageError("a file name is too long", where=f"{name[:40]}…", hint="give a shorter one"))
-                code = ExitCode.USAGE
-            else:
+            cause = from_outside(error)
+            if cause is None:
                 report_crash(error)
-                code = ExitCode.BUG
+            else:
+                explain(cause)
+            code = ExitCode.BUG if cause is None else cause.exit_code
         raise click.exceptions.Exit(code)
 
 
@@ -69,7 +67,13 @@ for _command in (optimize, profile, verify, inspect, explain_command, reduce, ca
 
 def main() -> None:
     """Run the command line of this process; never returns."""
-    signal.signal(signal.SIGTERM, _on_terminate)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # nohup has its programs ignore that their terminal was closed.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _on_terminate)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names in a model and paths may hold what the terminal's encoding has no character for.
+        sys.stdout.reconfigure(errors="backslashreplace")
     korch(prog_name="korch")
 
 

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import click
 
-from korch_cli.cli.options import MODEL, format_flag, report_flag, require_model, require_report, write_report
+from korch_cli.cli.options import (
+    MODEL,
+    format_flag,
+    report_flag,
+    require_model,
+    require_report,
+    spare_weights,
+    write_report,
+)
 from korch_cli.core.errors import ExitCode
 
 
@@ -29,6 +37,7 @@ def explain(model: Path, node: str | None, form: str, report: Path | None) -> No
     from korch_cli.measure import ProfileStore, default_folder
     from korch_cli.report import render_explain, to_json
 
+    spare_weights(model, report)
     with closing(ProfileStore(default_folder())) as store:
         record = pipeline.explain(model, node, store)
     document = to_json("explain", record, ExitCode.OK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import sys
@@ -12,12 +13,20 @@ from pathlib import Path
 
 import click
 
-from korch_cli.core.errors import KorchError
+from korch_cli.core.errors import KorchError, MissingError, UsageError
 from korch_cli.version import __version__
+
+_OUTSIDE = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM}
+)
+"""What the system says when it has no room, no memory, no files or no processes left."""
 
 
 class Terminated(BaseException):
-    """The process was asked to end (SIGTERM). A BaseException, so that nothing but the command group catches it."""
+    """The process was asked to end (SIGTERM), or its terminal was closed (SIGHUP).
+
+    A BaseException, so that nothing but the command group catches it.
+    """
 
 
 def explain(error: KorchError) -> None:
@@ -26,6 +35,23 @@ def explain(error: KorchError) -> None:
     click.echo(f"{_red('error:')} {error.message}{where}", err=True)
     if error.hint:
         click.echo(f"  {error.hint}", err=True)
+
+
+def from_outside(error: Exception) -> KorchError | None:
+    """Return what a failure says of the machine or of the command line, None where it is a bug in korch."""
+    if isinstance(error, MemoryError):
+        return MissingError("there is not enough memory", hint="give the model's inputs smaller shapes, or free some")
+    if not isinstance(error, OSError):
+        return None
+    name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes | os.PathLike) else ""
+    if error.errno == errno.ENAMETOOLONG:
+        return UsageError("a file name is too long", where=f"{Path(name).name[:40]}…", hint="give a shorter one")
+    if error.errno == errno.ENOENT and error.filename is None:
+        hint = "change to another one, or name files by whole paths"
+        return MissingError("the current folder is not there any more", hint=hint)
+    if error.errno in _OUTSIDE:
+        return MissingError(f"the system refuses: {error.strerror}", where=name or None)
+    return None
 
 
 def report_crash(error: Exception) -> None:

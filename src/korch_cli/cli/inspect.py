@@ -15,6 +15,7 @@ from korch_cli.cli.options import (
     require_model,
     require_report,
     shape_flags,
+    spare_weights,
     write_report,
 )
 from korch_cli.cli.values import bindings_of
@@ -56,6 +57,7 @@ def inspect(
     from korch_cli import pipeline  # everything heavy comes with it
     from korch_cli.report import render_inspect, show_progress, to_json
 
+    spare_weights(model, report)
     with show_progress(quiet=quiet) as progress:
         record = pipeline.inspect_model(
             model, bindings, progress, max_primitives=max_kernel_size, exhaustive=exhaustive

@@ -10,6 +10,7 @@ import click
 from korch_cli.cli.feeding import read_inputs
 from korch_cli.cli.options import (
     MODEL,
+    cuda_flags,
     format_flag,
     inputs_flag,
     kernel_size_flag,
@@ -22,12 +23,15 @@ from korch_cli.cli.options import (
     same_file,
     seed_flag,
     shape_flags,
+    spare_weights,
+    target_flag,
     threads_flag,
     tolerance_flags,
     write_report,
 )
 from korch_cli.cli.values import Duration, Number, bindings_of
 from korch_cli.core.errors import ExitCode, UsageError
+from korch_cli.core.processor import PROCESSORS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +43,8 @@ if TYPE_CHECKING:
 @click.argument("source", metavar="IN", type=MODEL)
 @click.option("-o", "--output", metavar="OUT", type=MODEL, help="The model to write; needed without --dry-run.")
 @shape_flags
+@target_flag
+@cuda_flags
 @threads_flag
 @click.option(
     "--jobs",
@@ -67,6 +73,13 @@ if TYPE_CHECKING:
     help="The C++ compiler.",
 )
 @click.option(
+    "--cpu",
+    type=click.Choice(PROCESSORS),
+    default=None,
+    show_default="that of the plan, or native",
+    help="Build kernels for this processor alone, or for all of a level.",
+)
+@click.option(
     "--from-plan", metavar="PLAN", type=MODEL, default=None, help="Build this plan again, without search and timing."
 )
 @click.option(
@@ -91,6 +104,9 @@ def optimize(
     output: Path | None,
     dims: tuple[tuple[str, int], ...],
     shapes: tuple[tuple[str, tuple[int, ...]], ...],
+    target: str,
+    archs: tuple[str, ...],
+    gpu: str | None,
     threads: int,
     jobs: int,
     seed: int,
@@ -102,6 +118,7 @@ def optimize(
     solver_time: float,
     max_kernel_size: int,
     cxx: str | None,
+    cpu: str | None,
     from_plan: Path | None,
     portable: bool,
     force_fusion: bool,
@@ -116,6 +133,7 @@ def optimize(
     Beside OUT lie its kernel library (.korch.so) and the plan (.plan.json). OUT equals IN if nothing faster is found.
     """
     _check_paths(source, output, report, dry_run=dry_run)
+    require_report(report, *(path for path in (inputs, from_plan) if path is not None))
     _check_modes({"--from-plan": from_plan is not None, "--force-fusion": force_fusion, "--dry-run": dry_run})
     given, bindings = read_inputs(inputs, bindings_of(dims, shapes))
 
@@ -137,10 +155,16 @@ def optimize(
         solver_time_s=solver_time,
         max_primitives=max_kernel_size,
         compiler=cxx,
+        processor=cpu,
         plan=from_plan,
-        portable=portable,
+        # What ONNX Runtime has beside ONNX, it does not have for every provider.
+        portable=portable or target == "cuda",
+        target=target,
+        archs=archs,
+        gpu=gpu,
         force_fusion=force_fusion,
     )
+    spare_weights(source, report)
     with show_progress(quiet=quiet) as progress:
         if dry_run:
             expected: DryRunRecord = pipeline.dry_run(settings, progress)
@@ -176,4 +200,9 @@ def _check_paths(source: Path, output: Path | None, report: Path | None, *, dry_
         raise UsageError("IN and OUT are the same file", where=str(output), hint="give OUT another name")
     require_model(source)
     require_file(output)
-    require_report(report, source, output)
+    beside = (
+        output.with_suffix(".korch.so"),
+        output.with_suffix(".plan.json"),
+        output.with_name(f"{output.name}.data"),
+    )
+    require_report(report, source, output, *beside)

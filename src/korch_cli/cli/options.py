@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from korch_cli.cli.values import Dimension, Number, Shape
+from korch_cli.cli.values import Architectures, Dimension, Number, Shape
 from korch_cli.core.errors import MissingError, ModelError, UsageError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -39,6 +39,48 @@ def shape_flags(command: _Command) -> _Command:
         type=Dimension(),
         multiple=True,
         help="Extent of a symbolic dimension, e.g. batch=1. May be repeated.",
+    )(command)
+
+
+def target_flag(command: _Command) -> _Command:
+    """Add `--target`."""
+    text = "Where models run: on this machine's processor, or on an NVIDIA GPU."
+    return click.option("--target", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help=text)(
+        command
+    )
+
+
+def provider_of(target: str) -> str:
+    """Return what sessions for a target run on.
+
+    Raises:
+        MissingError: ONNX Runtime is missing, or the target is a GPU and there is none.
+    """
+    from korch_cli import verify  # onnx comes with it
+
+    if target == "cuda":
+        verify.require_cuda()
+        return verify.CUDA_PROVIDER
+    verify.require_onnxruntime()
+    return verify.CPU_PROVIDER
+
+
+def cuda_flags(command: _Command) -> _Command:
+    """Add `--arch` and `--gpu`, of which a command gets the first as `archs`."""
+    command = click.option(
+        "--gpu",
+        metavar="NAME",
+        default=None,
+        show_default="one of the first architecture",
+        help="With --target cuda: the GPU that times are estimated for, e.g. H100-SXM.",
+    )(command)
+    return click.option(
+        "--arch",
+        "archs",
+        type=Architectures(),
+        default=(),
+        show_default="all usual ones",
+        help="With --target cuda: architectures to compile for, e.g. sm_90,sm_80.",
     )(command)
 
 
@@ -124,19 +166,27 @@ def require_file(path: Path) -> None:
     require_folder(path)
 
 
-def require_report(report: Path | None, *models: Path) -> None:
-    """Raise an error if the report that is asked for would overwrite one of these models, or cannot be written.
+def require_report(report: Path | None, *files: Path) -> None:
+    """Raise an error if the report that is asked for would overwrite one of these files, or cannot be written.
 
     Raises:
-        UsageError: it is one of the models, or a folder.
+        UsageError: it is one of the files, or a folder.
         MissingError: its folder is not there or takes no files.
     """
     if report is None:
         return
-    if any(same_file(report, model) for model in models):
-        raise UsageError("the report would overwrite a model", where=str(report), hint="give it another name")
+    if any(same_file(report, file) for file in files):
+        hint = "give it another name"
+        raise UsageError("the report would overwrite what is read or written", where=str(report), hint=hint)
     if not _is_stream(report):
         require_file(report)
+
+
+def spare_weights(model: Path, *targets: Path | None) -> None:
+    """Raise UsageError if one of the files to write holds weights of this model, which lie beside it."""
+    from korch_cli.emit import require_apart  # onnx comes with it
+
+    require_apart(model, [path for path in targets if path is not None and path.is_file()])
 
 
 def write_report(document: str, report: Path | None) -> None:

@@ -12,26 +12,34 @@ from korch_cli.cli.options import (
     MODEL,
     format_flag,
     inputs_flag,
+    provider_of,
     quiet_flag,
     require_model,
     seed_flag,
     shape_flags,
+    target_flag,
     threads_flag,
 )
 from korch_cli.cli.values import Duration, Number, bindings_of
 from korch_cli.core.errors import ExitCode
-from korch_cli.core.record import Comparison, NodeTime
+from korch_cli.core.record import Comparison, KernelTime, NodeTime
 
 
 @click.command()
 @click.argument("model", metavar="MODEL", type=MODEL)
 @click.option("--against", metavar="OTHER", type=MODEL, multiple=True, help="A model to compare with. May be repeated.")
 @shape_flags
+@target_flag
 @threads_flag
 @seed_flag
 @inputs_flag
 @click.option("--seconds", type=Duration(), default="10s", help="Time to spend on timing, all models together.")
 @click.option("--per-node", is_flag=True, help="Also list the time of every node, from ONNX Runtime's profiler.")
+@click.option(
+    "--per-kernel",
+    is_flag=True,
+    help="Also list the generated kernels of MODEL: bytes, operations, time, and the share of what the machine can do.",
+)
 @format_flag
 @click.option(
     "--fail-if-slower",
@@ -55,11 +63,13 @@ def profile(
     against: tuple[Path, ...],
     dims: tuple[tuple[str, int], ...],
     shapes: tuple[tuple[str, tuple[int, ...]], ...],
+    target: str,
     threads: int,
     seed: int,
     inputs: Path | None,
     seconds: float,
     per_node: bool,
+    per_kernel: bool,
     form: str,
     fail_if_slower: float | None,
     fail_above_us: float | None,
@@ -76,23 +86,27 @@ def profile(
         require_model(path)
     given, bindings = read_inputs(inputs, bindings_of(dims, shapes))
 
-    from korch_cli import verify  # onnx comes with it
+    from korch_cli import pipeline, verify  # everything heavy comes with them
     from korch_cli.report import Profile, render_profile, show_progress, to_json
 
-    verify.require_onnxruntime()
+    provider = provider_of(target)
+    plan = pipeline.kernel_plan(model) if per_kernel else None
     feeds = draw_shared_inputs(paths, bindings, seed=seed, runs=1, given=given)[0]
     subjects = [
-        verify.Subject(name, path, verify.find_library(path), optimize=True)
+        verify.Subject(name, path, verify.fitting_library(path, [provider]), True, provider)
         for name, path in zip(distinct_names(paths), paths, strict=True)
     ]
     with show_progress(quiet=quiet) as progress:
         progress.stage(f"Timing {' and '.join(subject.name for subject in subjects)}")
         comparison = verify.compare_speed(subjects, feeds, threads=threads, seconds=seconds, progress=progress)
         nodes: tuple[NodeTime, ...] = ()
-        if per_node:
+        kernels: tuple[KernelTime, ...] = ()
+        if per_node or plan is not None:
             progress.stage(f"Profiling the nodes of {subjects[0].name}")
             nodes = verify.profile_nodes(subjects[0], feeds, threads=threads)
-    result = Profile(comparison, nodes)
+        if plan is not None:
+            kernels = pipeline.kernel_times(plan, nodes, threads=threads, progress=progress)
+    result = Profile(comparison, nodes if per_node else (), kernels)
     code = judge(comparison, fail_if_slower, fail_above_us)
     click.echo(to_json("profile", result, code) if form == "json" else render_profile(result))
     ctx.exit(code)

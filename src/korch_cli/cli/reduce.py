@@ -17,6 +17,7 @@ from korch_cli.cli.options import (
     require_report,
     same_file,
     shape_flags,
+    spare_weights,
     write_report,
 )
 from korch_cli.cli.values import Duration, bindings_of
@@ -93,6 +94,7 @@ def reduce(
         budget_s=budget,
         seed=seed,
     )
+    spare_weights(model, report, output, output.with_name(f"{output.name}.data"))
     with show_progress(quiet=quiet) as progress:
         record = pipeline.reduce_model(settings, progress)
     code = _CODES.get(record.ended, ExitCode.OK)

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)([smh])")
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?|\.\d{1,9})([smh])")
 _LARGEST = 2**31 - 1
 """No tensor that a model could compute has a longer axis."""
-_SHAPE = re.compile(r"\d+(?:x\d+)*")
+_ARCHITECTURE = re.compile(r"sm_\d{2,3}")
+_EXTENT = re.compile(r"\d{1,10}")
+_SHAPE = re.compile(rf"{_EXTENT.pattern}(?:x{_EXTENT.pattern})*")
 
 
 class Number(click.FloatRange):
@@ -63,6 +65,21 @@ class Size(click.ParamType[int]):
         return size
 
 
+class Architectures(click.ParamType[tuple[str, ...]]):
+    """Architectures of GPUs, written as `sm_90,sm_80`."""
+
+    name = "sm_N[,sm_N...]"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Return them, each once."""
+        if isinstance(value, tuple):
+            return value
+        found = tuple(dict.fromkeys(str(value).split(",")))
+        if not all(_ARCHITECTURE.fullmatch(arch) for arch in found):
+            self.fail(f"{value!r} names no architectures; write them as sm_90 or sm_90,sm_80.", param, ctx)
+        return found
+
+
 class Dimension(click.ParamType[tuple[str, int]]):
     """A symbolic dimension and its extent, written as `batch=1`."""
 
@@ -71,7 +88,7 @@ class Dimension(click.ParamType[tuple[str, int]]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
         """Return the name and the extent."""
         name, _, extent = str(value).rpartition("=")
-        if not name or not extent.isdecimal() or not 1 <= int(extent) <= _LARGEST:
+        if not name or not _EXTENT.fullmatch(extent) or not 1 <= int(extent) <= _LARGEST:
             self.fail(
                 f"{value!r} does not name a dimension and its extent, which is 1 at least; write it as batch=1.",
                 param,

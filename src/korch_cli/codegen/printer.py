@@ -204,7 +204,9 @@ class _Printer(Definitions):
         lane = self.lane
         for position in self.needed(roots) if self.vectors else ():
             node = self.nest.nodes[position]
-            if lane is not None and isinstance(node.operation, Load) and self.name_of(position) is None:
+            if lane is None or not isinstance(node.operation, Load) or self.name_of(position) is not None:
+                continue
+            if node.free.isdisjoint(rest):
                 found = transposed_rows(node.operation, node.dtype, lane, across, self.tables)
                 rows |= {position: found} if found is not None else {}
         low, high = bounds

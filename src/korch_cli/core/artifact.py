@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from korch_cli.core.gpu import Image
 from korch_cli.core.kernel import Kernel, KernelBody, Timing
+from korch_cli.core.launch import CudaKernel, Launch
 from korch_cli.core.types import TensorType
 
 
@@ -28,6 +30,23 @@ class LibraryEntry:
         """Return the entry of a kernel that computes `body`."""
         inputs = tuple(value.type for value in body.graph.inputs())
         return cls(kernel, inputs, tuple(body.graph.values[v].type for v in body.graph.outputs))
+
+
+@dataclass(frozen=True, slots=True)
+class CudaEntry:
+    """One custom operator of a library of CUDA kernels; it is named `kernel.name`.
+
+    Attributes:
+        kernel: what runs.
+        inputs: static types of the operands, in the order of the kernel's `in` pointers.
+        outputs: static types of the results, in the order of its `out` pointers.
+        images: the kernel, compiled for several architectures.
+    """
+
+    kernel: CudaKernel
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    images: tuple[Image, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +74,34 @@ class KernelJob:
     replicas: int
     library: Path
     inputs: tuple[tuple[str, TensorType], ...]
+    rtol: float
+    atol: float
+
+
+@dataclass(frozen=True, slots=True)
+class CudaJob:
+    """What measuring one CUDA kernel needs.
+
+    Attributes:
+        name: of the kernel, and of its operator.
+        model: an ONNX file whose graph holds one node of the operator `name`, with a model-local function that computes
+            the same with standard operators.
+        image: the cubin that ships.
+        launches: in order, on one stream.
+        scratch: bytes of each scratch buffer.
+        inputs: name and type of every graph input, in the order of the kernel's `in` pointers.
+        outputs: types of the results, in the order of its `out` pointers.
+        rtol: relative tolerance of the check, |a - b| <= atol + rtol * |b| where b is the expected value.
+        atol: absolute tolerance.
+    """
+
+    name: str
+    model: Path
+    image: Path
+    launches: tuple[Launch, ...]
+    scratch: tuple[int, ...]
+    inputs: tuple[tuple[str, TensorType], ...]
+    outputs: tuple[TensorType, ...]
     rtol: float
     atol: float
 

@@ -111,6 +111,8 @@ class TimingSource(Enum):
     MEASURED = "measured"
     PROFILED = "profiled"
     BOUND = "bound"
+    ESTIMATED = "estimated"
+    """By a model of a machine that is not there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from korch_cli.core.kernel import Kernel
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:
@@ -50,3 +52,7 @@ class CudaKernel:
     read_bytes: int
     written_bytes: int
     flops: int
+
+
+GeneratedKernel = Kernel | CudaKernel
+"""What a code generator makes of a body."""

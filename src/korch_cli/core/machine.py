@@ -4,6 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_FUSED = 2.0
+"""A fused multiply-add does two operations in the time that the machine's limits give one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a kernel cannot do without.
+
+    Attributes:
+        bytes_moved: operands read once, as far as results depend on them, and results written once.
+        flops: arithmetic of each needed element once, in units of a float32 addition.
+    """
+
+    bytes_moved: int
+    flops: float
+
 
 @dataclass(frozen=True, slots=True)
 class MachineLimits:
@@ -30,6 +46,22 @@ class MachineLimits:
             if footprint_bytes <= size:
                 return rate
         return self.bandwidth[-1][1]
+
+    def transfer_us(self, work: Work) -> float:
+        """The least time in which the bytes can be moved.
+
+        The best rate counts that was seen from the last calibrated size on that fits in: caches have no sharp edge.
+        """
+        fitting = (i for i, (size, _) in enumerate(self.bandwidth) if size <= work.bytes_moved)
+        return work.bytes_moved / max(rate for _, rate in self.bandwidth[max(fitting, default=0) :]) * 1e6
+
+    def arithmetic_us(self, work: Work) -> float:
+        """The least time in which the operations can be done."""
+        return work.flops / (_FUSED * self.flops_per_second) * 1e6
+
+    def least_us(self, work: Work) -> float:
+        """The dispatch time plus the larger of transfer and arithmetic time."""
+        return self.dispatch_us + max(self.transfer_us(work), self.arithmetic_us(work))
 
 
 @dataclass(frozen=True, slots=True)

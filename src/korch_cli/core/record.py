@@ -141,6 +141,35 @@ class NodeTime:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelTime:
+    """A generated kernel as it runs in a model, and how far from the machine's limits that is.
+
+    Attributes:
+        name: of the custom operator.
+        uses: nodes of the model that ran it.
+        nodes: for each use in the plan, names of the nodes of the input model of which it computes all or a part.
+        schedule: the variant in words.
+        bytes_moved: operands read once, as far as results depend on them, and results written once.
+        flops: arithmetic of one use, in units of a float32 addition.
+        time_us: one use, the mean over all of them, in place.
+        limit_us: what one use takes at least on this machine.
+        limited_by: "memory" or "arithmetic": which of the two takes longer at least.
+        share_of_limit: limit / time, 1.0 is the machine's limit.
+    """
+
+    name: str
+    uses: int
+    nodes: tuple[tuple[str, ...], ...]
+    schedule: str
+    bytes_moved: int
+    flops: float
+    time_us: float
+    limit_us: float
+    limited_by: str
+    share_of_limit: float
+
+
+@dataclass(frozen=True, slots=True)
 class KernelRecord:
     """One generated kernel of the plan.
 
@@ -151,8 +180,12 @@ class KernelRecord:
         uses: how many nodes of the output model run it.
         time_us: measured, one run.
         alternative_us: ONNX Runtime's own nodes for the same, measured beside it; None if they could not be.
-        bytes_moved: operands read once and results written once.
+        bytes_moved: operands read once, as far as results depend on them, and results written once.
+        flops: arithmetic of one run, in units of a float32 addition.
         share_of_limit: bound / measured, 1.0 is the machine's limit.
+        source: whether `time_us` is "measured" or "estimated".
+        registers: of a thread, in the function that needs most; None but for CUDA.
+        spill_bytes: of a thread, stored and loaded because registers do not suffice; None but for CUDA.
     """
 
     name: str
@@ -162,7 +195,11 @@ class KernelRecord:
     time_us: float
     alternative_us: float | None
     bytes_moved: int
+    flops: float
     share_of_limit: float
+    source: str = "measured"
+    registers: int | None = None
+    spill_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +247,7 @@ class OptimizeRecord:
         seconds: wall time of the whole command by stage.
         contest: the plans that were timed against each other; none if there was only one.
         prediction: of the plan that `comparison` is about; None if that has no kernels or was not timed.
+        estimated_for: the GPU that the times of kernels are estimated for; None where they were measured.
     """
 
     model: str
@@ -227,6 +265,7 @@ class OptimizeRecord:
     seconds: dict[str, float] = field(default_factory=dict)
     contest: tuple[ContestantRecord, ...] = ()
     prediction: Prediction | None = None
+    estimated_for: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?) ?([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _STEP = 1024
 _UNITS = ("", "K", "M", "G", "T")
 

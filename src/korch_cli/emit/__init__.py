@@ -1,5 +1,8 @@
 """Plans to files: the output model, the source of its library, the plan document."""
 
+from korch_cli.emit.cuda_library import cuda_kernel_unit as cuda_kernel_unit
+from korch_cli.emit.cuda_library import cuda_library_headers as cuda_library_headers
+from korch_cli.emit.cuda_library import cuda_registration_unit as cuda_registration_unit
 from korch_cli.emit.enclose import enclose as enclose
 from korch_cli.emit.files import copy_model as copy_model
 from korch_cli.emit.files import require_apart as require_apart

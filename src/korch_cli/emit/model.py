@@ -9,7 +9,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 from korch_cli.core.graph import PrimitiveGraph
-from korch_cli.core.kernel import Candidate, CandidateKind, Kernel, KernelBody
+from korch_cli.core.kernel import Candidate, CandidateKind, KernelBody
+from korch_cli.core.launch import GeneratedKernel
 from korch_cli.core.model import Model
 from korch_cli.core.plan import Plan
 from korch_cli.emit.functions import FUNCTION_IR_VERSION, kernel_function, tensor_info
@@ -26,7 +27,7 @@ def build_model(
     graph: PrimitiveGraph,
     plan: Plan,
     bodies: Mapping[Candidate, KernelBody],
-    kernels: Mapping[str, Kernel],
+    kernels: Mapping[str, GeneratedKernel],
     domain: str,
 ) -> onnx.ModelProto:
     """Return the model that runs a plan; equal arguments give equal models.

@@ -64,10 +64,13 @@ def infer(proto: onnx.ModelProto, stated: Mapping[str, onnx.ValueInfoProto]) -> 
     graph = proto.graph
     found = _inferred(proto, ())
     made = {name for node in graph.node for name in node.output if name}
-    unknown = [info for name, info in stated.items() if name in made and not _has_shape(found.get(name))]
+    doubtful = _behind_pads(graph)
+    silent = [info for name, info in stated.items() if name in made and not _has_shape(found.get(name))]
+    unknown = [info for info in silent if info.name not in doubtful]
     if unknown:
         found = _inferred(proto, unknown)
         found.update((info.name, info) for info in unknown if not _has_shape(found.get(info.name)))
+    found.update((info.name, _of_same_rank(info)) for info in silent if not _has_shape(found.get(info.name)))
     outputs = {output.name for output in graph.output}
     del graph.value_info[:]
     graph.value_info.extend(info for name, info in found.items() if name in made and name not in outputs)
@@ -179,7 +182,7 @@ def _add_node(skeleton: onnx.ModelProto, node: onnx.NodeProto, constants: Mappin
     own = is_default_domain(node.domain)
     if own and node.op_type == "Compress" and node.input[1] in constants:
         skeleton.graph.node.extend(_selection(node, constants[node.input[1]]))
-    elif own and node.op_type in _POOLS and any(a.name == "ceil_mode" and a.i for a in node.attribute):
+    elif _is_pool(node) and _rounds_up(node) and not _is_padded_otherwise(node):
         pool = _newer_pool(node, len(skeleton.functions))
         skeleton.functions.append(pool)
         skeleton.graph.node.append(onnx.helper.make_node(pool.name, node.input, node.output, domain=pool.domain))
@@ -189,10 +192,44 @@ def _add_node(skeleton: onnx.ModelProto, node: onnx.NodeProto, constants: Mappin
         skeleton.graph.node.extend(_familiar(node))
 
 
+def _is_pool(node: onnx.NodeProto) -> bool:
+    return is_default_domain(node.domain) and node.op_type in _POOLS
+
+
+def _rounds_up(node: onnx.NodeProto) -> bool:
+    return any(a.name == "ceil_mode" and a.i for a in node.attribute)
+
+
+def _is_padded_otherwise(node: onnx.NodeProto) -> bool:
+    """Whether it is a pool with dilated windows that pads itself: ONNX Runtime does so as if they were not dilated.
+
+    Its result then is smaller than what onnx infers, and what exporters therefore write.
+    """
+    same = any(a.name == "auto_pad" and a.s in (b"SAME_UPPER", b"SAME_LOWER") for a in node.attribute)
+    return _is_pool(node) and same and any(a.name == "dilations" and max(a.ints, default=1) > 1 for a in node.attribute)
+
+
+def _behind_pads(graph: onnx.GraphProto) -> set[str]:
+    """Return what is computed from such a pool's result: exporters that inferred the one inferred the others."""
+    found: set[str] = set()
+    for node in graph.node:
+        if _is_padded_otherwise(node) or not found.isdisjoint(node.input):
+            found.update(filter(None, node.output))
+    return found
+
+
+def _of_same_rank(info: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
+    """The same type with every extent open."""
+    found: onnx.ValueInfoProto = onnx.ValueInfoProto.FromString(info.SerializeToString())
+    for dim in found.type.tensor_type.shape.dim:
+        dim.Clear()
+    return found
+
+
 def _familiar(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
     """A node that onnx can infer in the place of one that it cannot; none where there is none."""
     outputs = _LIKE_FIRST_INPUT.get(node.op_type, ()) if node.domain == "com.microsoft" else ()
-    if not outputs and node.op_type not in _MISJUDGED:
+    if not outputs and node.op_type not in _MISJUDGED and not _is_padded_otherwise(node):
         yield node
     for i in outputs:
         if i < len(node.output) and node.output[i]:

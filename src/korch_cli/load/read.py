@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError
 
 from korch_cli.core.errors import ModelError, UsageError
-from korch_cli.load.structure import check_structure
+from korch_cli.load.structure import check_structure, label, subgraphs
 from korch_cli.load.tensor import all_tensors, check_tensor, node_tensors
 
 
@@ -26,11 +27,14 @@ def read_model(path: Path) -> onnx.ModelProto:
         raise ModelError("the model's graph is empty: it has no nodes or no outputs", where=str(path))
     if not proto.opset_import:
         raise ModelError("the model imports no opset", where=str(path))
+    _check_names(proto)
+    _check_attributes(graph.node)
     _check_inputs(graph)
     check_structure(graph)
     for tensor, where in all_tensors(graph):
         check_tensor(tensor, path.parent, where)
     for function in proto.functions:
+        _check_attributes(function.node)
         for tensor, where in node_tensors(function.node):
             check_tensor(tensor, path.parent, where)
     return proto
@@ -56,6 +60,44 @@ def _parsed(content: bytes, path: Path) -> onnx.ModelProto:
         raise ModelError("this is no ONNX model: it holds no graph", where=str(path))
     assert isinstance(proto, onnx.ModelProto)
     return proto
+
+
+def _check_names(proto: onnx.ModelProto) -> None:
+    """Make sure that names are text: protobuf gives the bytes of what is not UTF-8."""
+    names = list(_names_in(proto.graph))
+    names += [name for f in proto.functions for name in (f.name, f.domain, *f.input, *f.output, *_names_of(f.node))]
+    names += [opset.domain for opset in proto.opset_import]
+    odd = next((name for name in names if isinstance(name, bytes)), None)
+    if odd is not None:
+        hint = "give it another one, or write it in UTF-8 as ONNX asks for"
+        raise ModelError("a name in the model is no UTF-8 text", where=repr(odd), hint=hint)
+
+
+def _names_in(graph: onnx.GraphProto) -> Iterator[str | bytes]:
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        yield info.name
+        yield from (dim.dim_param for dim in info.type.tensor_type.shape.dim)
+    yield from (tensor.name for tensor in graph.initializer)
+    yield from (tensor.values.name for tensor in graph.sparse_initializer)
+    yield from _names_of(graph.node)
+
+
+def _names_of(nodes: Iterable[onnx.NodeProto]) -> Iterator[str | bytes]:
+    for node in nodes:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
+        for graph in subgraphs(node):
+            yield from _names_in(graph)
+
+
+def _check_attributes(nodes: Iterable[onnx.NodeProto]) -> None:
+    """Make sure that attributes say what they hold, which files of ONNX's first days do not."""
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.UNDEFINED:
+                raise ModelError(f"the attribute {attribute.name!r} has no type", where=label(node))
+        for graph in subgraphs(node):
+            _check_attributes(graph.node)
 
 
 def _check_inputs(graph: onnx.GraphProto) -> None:

@@ -5,9 +5,11 @@ from korch_cli.measure.child import Worker as Worker
 from korch_cli.measure.identity import chosen_folder as chosen_folder
 from korch_cli.measure.identity import default_folder as default_folder
 from korch_cli.measure.identity import machine_identity as machine_identity
+from korch_cli.measure.identity import missing_features as missing_features
 from korch_cli.measure.jobs import ModelTimes as ModelTimes
 from korch_cli.measure.jobs import measure_kernels as measure_kernels
 from korch_cli.measure.jobs import profile_model as profile_model
+from korch_cli.measure.jobs import rewritten_model as rewritten_model
 from korch_cli.measure.pruning import DEFAULT_LIMIT as DEFAULT_LIMIT
 from korch_cli.measure.pruning import Removed as Removed
 from korch_cli.measure.pruning import cache_limit as cache_limit

@@ -7,8 +7,12 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, BinaryIO
+
+from korch_cli.core.artifact import KernelResult
+from korch_cli.core.progress import Progress
 
 _ENDING_S = 5.0
 
@@ -93,6 +97,35 @@ class Worker:
                 start_new_session=True,
             )
         return self._child
+
+
+def ask_each(
+    requests: Sequence[tuple[str, tuple[str, dict[str, Any]]]],
+    *,
+    time_limit_s: float,
+    progress: Progress,
+    again_after_failures: bool = False,
+    worker: Worker | None = None,
+) -> Iterator[KernelResult]:
+    """Ask one child for every kernel; one that crashes or hangs costs only itself.
+
+    Args:
+        requests: each with the name of its kernel.
+        time_limit_s: seconds that one kernel may take in all.
+        progress: told of each kernel.
+        again_after_failures: whether a kernel that fails, though the child lives on, is followed by a new child.
+        worker: the child, which goes on; None for one that ends with the last kernel.
+    """
+    with contextlib.nullcontext(worker) if worker is not None else Worker() as child:
+        for done, (name, request) in enumerate(requests, 1):
+            try:
+                result: KernelResult = child.ask(request, time_limit_s)
+            except WorkerError as error:
+                result = KernelResult(name, None, None, str(error))
+            progress.step(done, len(requests), name)
+            if again_after_failures and result.failure is not None:
+                child.stop()
+            yield result
 
 
 def send(stream: BinaryIO | Any, message: object) -> None:

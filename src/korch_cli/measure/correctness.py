@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from korch_cli.core.artifact import KernelJob
 from korch_cli.core.types import Array, DType, TensorType
 
 _SCALE = 2.0
@@ -32,7 +31,7 @@ def draw_operand(typed: TensorType, rng: np.random.Generator) -> Array:
     return np.asarray(rng.integers(0, 2, typed.shape), bool)
 
 
-def difference(got: Array, expected: Array, job: KernelJob) -> str | None:
+def difference(got: Array, expected: Array, rtol: float, atol: float) -> str | None:
     """Return what is wrong with an output in one sentence that names the worst element, or None.
 
     NaN equals NaN and an infinity equals itself. Errors count against the size of the largest finite element too.
@@ -42,7 +41,7 @@ def difference(got: Array, expected: Array, job: KernelJob) -> str | None:
     dtype = DType.from_numpy(got.dtype)
     least = _ULPS * _EPSILONS.get(dtype, 0.0) if dtype is not None else 0.0
     excess = (
-        _excess(got, expected, max(job.rtol, least), max(job.atol, least))
+        _excess(got, expected, max(rtol, least), max(atol, least))
         if dtype is not None and dtype.is_float
         else got != expected
     )

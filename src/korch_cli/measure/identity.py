@@ -7,9 +7,11 @@ import importlib.metadata
 import os
 import platform
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from korch_cli.core.errors import MissingError
+from korch_cli.core.processor import Feature
 
 
 def machine_identity(threads: int) -> str:
@@ -22,6 +24,12 @@ def machine_identity(threads: int) -> str:
     runtime = next((v for v in map(_version, ("onnxruntime", "onnxruntime-gpu")) if v), "none")
     cores = os.cpu_count() or 1
     return f"{model} {digest}, {cores} processors, {threads} threads, ONNX Runtime {runtime}"
+
+
+def missing_features(features: Sequence[Feature]) -> tuple[str, ...]:
+    """Return the names of those that this machine's processors lack, as far as the system says what they have."""
+    known = frozenset(_processor()[1].split())
+    return tuple(feature.name for feature in features if feature.name not in known) if len(known) > 1 else ()
 
 
 def chosen_folder() -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from korch_cli.core.artifact import KernelJob, KernelResult
 from korch_cli.core.errors import ModelError
 from korch_cli.core.progress import Progress
 from korch_cli.core.types import Array
-from korch_cli.measure.child import Worker, WorkerError
+from korch_cli.measure.child import Worker, WorkerError, ask_each
 
 _PROFILE_LIMIT_S = 600.0
 
@@ -37,15 +36,9 @@ def measure_kernels(
         progress: told of each kernel.
         worker: the process to measure in, which goes on; None for one that ends with the last kernel.
     """
-    with nullcontext(worker) if worker is not None else Worker() as process:
-        for done, job in enumerate(jobs, 1):
-            try:
-                request = ("kernel", {"job": job, "baseline": baseline, "threads": threads, "seed": seed})
-                result: KernelResult = process.ask(request, time_limit_s)
-            except WorkerError as error:
-                result = KernelResult(job.name, None, None, str(error))
-            progress.step(done, len(jobs), job.name)
-            yield result
+    common = {"baseline": baseline, "threads": threads, "seed": seed}
+    requests = [(job.name, ("kernel", {"job": job, **common})) for job in jobs]
+    return ask_each(requests, time_limit_s=time_limit_s, progress=progress, worker=worker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +87,17 @@ def profile_model(
             hint = "if it needs particular inputs, give them with --inputs FILE.npz"
             raise ModelError(f"ONNX Runtime does not run the model: {error}", where=path.name, hint=hint) from error
     return ModelTimes(times_us, total_us, optimized)
+
+
+def rewritten_model(path: Path, folder: Path) -> Path:
+    """Return the graph that ONNX Runtime makes of a model whatever it runs on, as a file in `folder`.
+
+    Raises:
+        ModelError: the model cannot be loaded.
+    """
+    with Worker() as worker:
+        try:
+            made: Path = worker.ask(("rewriting", {"path": path, "folder": folder}), _PROFILE_LIMIT_S)
+        except WorkerError as error:
+            raise ModelError(f"ONNX Runtime does not load the model: {error}", where=path.name) from error
+    return made

@@ -15,6 +15,7 @@ from korch_cli.core.storage import CacheContent
 from korch_cli.measure.store import ProfileStore
 
 DEFAULT_LIMIT = "1GiB"
+_COMPILED = (".o", ".cubin", ".ptx", ".log")
 _IN_USE_S = 86400.0
 """A file that another run may have asked for within this time stays: it could be about to link it."""
 _CHECKPOINT = "PRAGMA wal_checkpoint(TRUNCATE)"
@@ -152,7 +153,7 @@ def _remove_files(pieces: Iterable[_Piece]) -> int:
 
 
 def _objects(store: ProfileStore) -> Iterator[_Piece]:
-    return _pieces(store.objects, lambda name: name.endswith(".o"))
+    return _pieces(store.objects, lambda name: name.endswith(_COMPILED))
 
 
 def _leftovers(store: ProfileStore) -> Iterator[_Piece]:

@@ -115,14 +115,19 @@ def _row(entry: Any, now: int) -> Row | None:
     if not isinstance(entry, dict) or not set(_FIELDS) <= entry.keys():
         return None
     key, content, origin = (entry[name] for name in _FIELDS)
-    texts = isinstance(key, str) and (origin is None or isinstance(origin, str))
+    texts = _is_text(key) and (origin is None or _is_text(origin))
     if not texts or not isinstance(content, dict) or "/" not in key:
         return None
     return key, json.dumps(content), now, origin
 
 
+def _is_text(value: Any) -> bool:
+    """Whether this is text that can be kept: JSON can hold halves of characters."""
+    return isinstance(value, str) and value == value.encode(errors="replace").decode()
+
+
 def _parsed(line: str) -> Any:
     try:
         return json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

@@ -14,9 +14,16 @@ from typing import Any
 
 from korch_cli.measure.calibrate import run_limits
 from korch_cli.measure.child import receive, send
-from korch_cli.measure.experiment import run_kernel, run_profile
+from korch_cli.measure.cuda.experiment import run_cuda_kernel
+from korch_cli.measure.experiment import run_kernel, run_profile, run_rewriting
 
-_REQUESTS: dict[str, Callable[..., Any]] = {"kernel": run_kernel, "profile": run_profile, "limits": run_limits}
+_REQUESTS: dict[str, Callable[..., Any]] = {
+    "kernel": run_kernel,
+    "profile": run_profile,
+    "limits": run_limits,
+    "rewriting": run_rewriting,
+    "cuda-kernel": run_cuda_kernel,
+}
 _DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of Linux's prctl."""
 

@@ -10,4 +10,6 @@ from korch_cli.pipeline.inspection import inspect_model as inspect_model
 from korch_cli.pipeline.optimize import optimize as optimize
 from korch_cli.pipeline.reduction import ReduceSettings as ReduceSettings
 from korch_cli.pipeline.reduction import reduce_model as reduce_model
+from korch_cli.pipeline.roofline import kernel_plan as kernel_plan
+from korch_cli.pipeline.roofline import kernel_times as kernel_times
 from korch_cli.pipeline.settings import Settings as Settings

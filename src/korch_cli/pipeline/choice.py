@@ -166,8 +166,9 @@ def _contestant(name: str, plan: Plan, delivery: Delivery, clock: Clock) -> list
 
 
 def _timed(contestants: Sequence[Contestant], delivery: Delivery) -> Contest:
-    subjects = [Subject("input", delivery.prepared.whole.path, None, optimize=True)]
-    subjects += [Subject(c.name, c.built.model, c.built.library, optimize=True) for c in contestants]
+    provider = delivery.execution.provider
+    subjects = [Subject("input", delivery.prepared.whole.path, None, True, provider)]
+    subjects += [Subject(c.name, c.built.model, c.built.library, True, provider) for c in contestants]
     return compare_all(
         subjects,
         delivery.prepared.whole.feeds[0],

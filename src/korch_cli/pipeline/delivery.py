@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from korch_cli.candidates import single_operators
-from korch_cli.core.kernel import DOMAIN_PREFIX, Candidate, CandidateKind, Kernel, KernelBody
+from korch_cli.candidates import single_operators, work_of
+from korch_cli.core.kernel import DOMAIN_PREFIX, Candidate, CandidateKind, KernelBody
+from korch_cli.core.launch import GeneratedKernel
 from korch_cli.core.plan import Plan, Priced
 from korch_cli.core.progress import Progress
 from korch_cli.core.record import Comparison, ContestantRecord, Verdict
@@ -23,6 +24,7 @@ from korch_cli.emit import (
     write_set,
 )
 from korch_cli.pipeline.digest import file_digest
+from korch_cli.pipeline.execution import Execution
 from korch_cli.pipeline.laboratory import Laboratory
 from korch_cli.pipeline.prepare import Prepared, Runnable
 from korch_cli.pipeline.settings import Settings
@@ -31,8 +33,16 @@ from korch_cli.pipeline.ways import REWRITTEN, WRITTEN, Ways
 from korch_cli.verify import Subject, compare_speed, find_guilty, no_worse, verify_models
 
 _BODIES = "subgraphs on their own"
+_LOADED = "with the library, which finds no GPU here"
 _COMPARE_SECONDS = (8.0, 30.0)
 """The second comparison is for what the first leaves open, on a busy machine or with a small gain."""
+
+
+_ESTIMATED = "Estimated to be {:.2f} times as fast as ONNX Runtime's own kernels on the {}; nothing was measured."
+_UNTIMED = (
+    "By the times of its kernels {:.2f} times as fast as ONNX Runtime's own, whose times are estimated; the models "
+    "were not timed, as this ONNX Runtime does not run on the GPU."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +62,7 @@ class Built:
 
     plan: Plan
     bodies: Mapping[Candidate, KernelBody]
-    kernels: Mapping[str, Kernel]
+    kernels: Mapping[str, GeneratedKernel]
     domain: str
     model: Path
     compared: Path
@@ -103,6 +113,11 @@ class Delivery:
     staged: Path
     progress: Progress
 
+    @property
+    def execution(self) -> Execution:
+        """How models run on this machine."""
+        return self.laboratory.bench.execution
+
     def build(self, plan: Plan) -> Built:
         """Write the model and the library of a plan into the staging folder."""
         self.progress.stage("Building the kernel library")
@@ -114,7 +129,7 @@ class Delivery:
         library = None if not ordered else self.staged / self._library.name
         if library is not None:
             comments = {kernels[d].name: f"Computes {names}." for d, names in self._computed(chosen).items()}
-            self.laboratory.build(domain, [self.laboratory.entry(k) for k in ordered], comments, None, library)
+            self.laboratory.ship(domain, ordered, comments, library)
         unrolled = self.prepared.unrolled
         source = unrolled.model.path.parent
         proto = build_model(self.ways.model, self.ways.graph, plan, bodies, kernels, domain)
@@ -160,6 +175,10 @@ class Delivery:
             ("with the library", self.prepared.compared, built.compared, built.library),
             ("without the library", self.prepared.compared, built.compared, None),
         ]
+        if not self.execution.runs_kernels:
+            ways[0] = (_LOADED, *ways[0][1:])  # the functions run, which needs no provider but the CPU's
+        if not self.execution.registers:
+            ways = ways[1:]
         if built.library is None:
             ways = [("rewritten", self.prepared.compared, built.compared, None)]
         if built.flat != built.compared:
@@ -167,7 +186,7 @@ class Delivery:
         return tuple(
             verify_models(
                 Subject("input", reference.path, None, optimize=False),
-                Subject("output", model, library, optimize=True),
+                Subject("output", model, library, True, self.execution.provider),
                 reference.feeds,
                 rtol=self.settings.rtol,
                 atol=self.settings.atol,
@@ -185,7 +204,7 @@ class Delivery:
         whole = self.prepared.compared
         own = verify_models(
             Subject("input", whole.path, None, optimize=False),
-            Subject("input, optimised by ONNX Runtime", whole.path, None, optimize=True),
+            Subject("input, optimised by ONNX Runtime", whole.path, None, True, self.execution.provider),
             whole.feeds,
             rtol=self.settings.rtol,
             atol=self.settings.atol,
@@ -199,7 +218,7 @@ class Delivery:
 
     def blame(self, built: Built) -> tuple[tuple[str, str], ...]:
         """Return the kernels that compute something else than their functions do, each with a sentence."""
-        if built.library is None:
+        if built.library is None or not self.execution.runs_kernels:
             return ()
         return find_guilty(
             built.flat,
@@ -209,6 +228,7 @@ class Delivery:
             rtol=self.settings.rtol,
             atol=self.settings.atol,
             threads=self.settings.threads,
+            provider=self.execution.provider,
         )
 
     def judged(self, built: Built) -> Outcome:
@@ -224,6 +244,12 @@ class Delivery:
             f"{ratio.high:.2f}), which is no proof of a gain; the input is written unchanged."
         )
         return Outcome(None, reason, comparison=comparison, predicted_us=predicted_us)
+
+    def estimated(self, built: Built, vendor_us: float) -> Outcome:
+        """Keep a plan on estimates, where neither model can run as it will be deployed."""
+        ratio = vendor_us / built.plan.cost_us if built.plan.cost_us > 0 else 1.0
+        gpu = self.laboratory.bench.estimated_for
+        return Outcome(built, _UNTIMED.format(ratio) if gpu is None else _ESTIMATED.format(ratio, gpu))
 
     def _compared(self, built: Built) -> Comparison:
         """Time both models in alternating blocks, as ONNX Runtime runs them by default.
@@ -243,8 +269,8 @@ class Delivery:
             return known
         self.progress.stage("Timing both models end to end")
         subjects = (
-            Subject("input", whole.path, None, optimize=True),
-            Subject("output", built.model, built.library, optimize=True),
+            Subject("input", whole.path, None, True, self.execution.provider),
+            Subject("output", built.model, built.library, True, self.execution.provider),
         )
         comparison = self._timed(subjects)
         if comparison.ratios[0].low > 1.0:
@@ -325,7 +351,9 @@ class Delivery:
         shapes = {name: whole.types[name].shape for name in whole.inputs}
         plan, kernels, domain = (None, {}, None) if built is None else (built.plan, built.kernels, built.domain)
         names = [way.name for way in self.ways.members]
-        ways, portable = self.ways, self.settings.portable
+        ways = self.ways
+        made_with = {**self.laboratory.made_with(), **({"portable": True} if self.settings.portable else {})}
+        work = {} if built is None else {c.digest: work_of(body) for c, body in built.bodies.items()}
         return plan_document(
-            ways.model, source, outcome.reason, plan, kernels, domain, ways.graph, shapes, names, portable=portable
+            ways.model, source, outcome.reason, plan, kernels, domain, ways.graph, shapes, names, made_with, work
         )

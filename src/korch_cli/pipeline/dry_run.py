@@ -11,11 +11,12 @@ from korch_cli.core.progress import Progress
 from korch_cli.core.record import DryRunRecord
 from korch_cli.measure import ProfileStore, chosen_folder, copy_store
 from korch_cli.pipeline.clock import Clock
-from korch_cli.pipeline.optimize import find_candidates, make_bench
+from korch_cli.pipeline.optimize import find_candidates
 from korch_cli.pipeline.prepare import prepare
 from korch_cli.pipeline.search import Search
 from korch_cli.pipeline.settings import Settings
 from korch_cli.pipeline.summary import describe_environment, opaque_operators
+from korch_cli.pipeline.target import make_target
 from korch_cli.pipeline.ways import Way, find_ways
 from korch_cli.solve import Outlook, outlook
 from korch_cli.verify import require_onnxruntime
@@ -49,8 +50,8 @@ def dry_run(settings: Settings, progress: Progress) -> DryRunRecord:
                 prepared = prepare(settings, folder)
             with clock("fission"):
                 ways = find_ways(prepared.unrolled.flat, prepared.rewritten)
-            bench = make_bench(settings, store, folder, ways.model)
-            search = find_candidates(settings, ways, prepared, bench, clock, progress)
+            target = make_target(settings, store, folder, ways.model)
+            search = find_candidates(settings, ways, prepared, target, clock, progress)
             progress.stage("Solving for the bound")
             with clock("search"):
                 expected = outlook(ways.graph, search.vendor, search.candidates.candidates, search.bounds, settings.gap,
@@ -58,7 +59,7 @@ def dry_run(settings: Settings, progress: Progress) -> DryRunRecord:
             progress.stage("Looking kernels up")
             with clock("look up"):
                 lookup = _looked_up(search)
-            return _record(settings, ways.members[0], search, expected, lookup, clock.seconds, note)
+            return _record(settings, ways.members[0], search, expected, lookup, clock.seconds, [note] if note else [])
         finally:
             store.close()
 
@@ -83,7 +84,7 @@ def _record(
     expected: Outlook,
     lookup: tuple[int, int, int],
     seconds: dict[str, float],
-    note: str | None,
+    note: Sequence[str],
 ) -> DryRunRecord:
     looked_up, generated, stored = lookup
     distinct = len(search.bounds)
@@ -110,7 +111,7 @@ def _record(
         to_measure=to_measure,
         search_seconds=min(settings.budget_s, prepared_s + to_measure * _SECONDS_EACH),
         budget_s=settings.budget_s,
-        notes=(*search.laboratory.bench.store.notes, *([] if note is None else [note])),
+        notes=(*search.laboratory.bench.store.notes, *search.laboratory.caveats(changed=False), *note),
         environment=describe_environment(search),
         seconds=dict(seconds),
     )

@@ -19,13 +19,14 @@ from korch_cli.core.check import check
 from korch_cli.core.errors import KorchError, Refusal
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import DOMAIN_PREFIX, Candidate, CandidateKind, Kernel, KernelBody, Timing, TimingSource
+from korch_cli.core.launch import GeneratedKernel
 from korch_cli.core.model import Bindings, Model, UnrolledModel
 from korch_cli.core.plan import Plan, Priced
 from korch_cli.core.progress import Progress, Silent
-from korch_cli.emit import build_model, can_be_function, enclose, ort_headers, registration_unit, save_model
+from korch_cli.emit import build_model, can_be_function, enclose, save_model
 from korch_cli.fission import fission
 from korch_cli.load import load, unroll
-from korch_cli.pipeline.laboratory import Bench, Laboratory
+from korch_cli.pipeline.laboratory import Bench, Laboratory, compile_registration
 from korch_cli.pipeline.search import Search
 from korch_cli.pipeline.settings import Settings
 from korch_cli.pipeline.ways import Ways, cheapest
@@ -151,8 +152,7 @@ def build_fusions(
     domain = DOMAIN_PREFIX + hashlib.sha256("\n".join(sorted(entries)).encode()).hexdigest()[:8]
     units = {e.kernel.name: e.kernel.source for e in ordered}
     built = compile_units(compiler, units, headers(), objects, jobs=jobs, progress=Silent())
-    registration = {"registration": registration_unit(domain, ordered, {})}
-    built |= compile_units(compiler, registration, ort_headers(), objects, jobs=1, progress=Silent())
+    built["registration"] = compile_registration(compiler, domain, ordered, {}, objects, Silent())
     for name, result in built.items():
         if isinstance(result, BuildFailure):
             raise KorchError(f"the kernel {name} does not compile: {result.sentence}")
@@ -168,7 +168,7 @@ def force_search(settings: Settings, ways: Ways, bench: Bench, deadline: float, 
     progress.stage(f"Generating kernels for {len(representatives)} candidates")
     kernels, rejected = accepted_kernels(ways.cut, representatives, bench.opset)
     timing = Timing(KERNEL_US, KERNEL_US, KERNEL_US, 0, TimingSource.BOUND)
-    results = {
+    results: dict[str, list[tuple[GeneratedKernel, KernelResult]]] = {
         digest: [(kernels[digest], KernelResult(kernels[digest].name, timing, None, None))] if digest in kernels else []
         for digest in representatives
     }

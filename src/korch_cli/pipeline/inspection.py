@@ -164,7 +164,7 @@ def _sample(ordered: Sequence[Candidate], most: int | None) -> Sequence[Candidat
 
 def _output(source: Path, file: FileRecord) -> OutputRecord | None:
     """Return what is known of a model that korch wrote: one with kernels, or one that it left as it was."""
-    document, path = _plan(source, file)
+    document, path = plan_beside(source, file)
     if not file.kernels and document is None:
         return None
     planned = {entry["name"]: entry for entry in (document or {}).get("kernels", ())}
@@ -186,12 +186,12 @@ def _installed(name: str, uses: int, planned: dict[str, Any] | None) -> Installe
     return InstalledKernel(name, uses, planned["time_us"], planned["schedule"], tuple(map(tuple, planned["nodes"])))
 
 
-def _plan(source: Path, file: FileRecord) -> tuple[dict[str, Any] | None, str | None]:
+def plan_beside(source: Path, file: FileRecord) -> tuple[dict[str, Any] | None, str | None]:
     """Return the plan beside a model and its path, if it is this model's."""
     path = source.with_suffix(".plan.json")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None, None
     if not isinstance(document, dict) or document.get("schema") != PLAN_SCHEMA:
         return None, None

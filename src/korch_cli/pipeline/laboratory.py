@@ -11,13 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from korch_cli.codegen import generate, headers
+from korch_cli.codegen import headers
 from korch_cli.core.artifact import KernelJob, KernelResult, LibraryEntry
 from korch_cli.core.errors import KorchError, Refusal
+from korch_cli.core.gpu import Resources
 from korch_cli.core.kernel import Candidate, Kernel, KernelBody
+from korch_cli.core.launch import GeneratedKernel
+from korch_cli.core.processor import NATIVE
 from korch_cli.core.progress import Progress
+from korch_cli.core.types import TensorType
 from korch_cli.emit import can_be_function, empty_model, ort_headers, probe_model, registration_unit, save_model
 from korch_cli.measure import ProfileStore, Worker, measure_kernels
+from korch_cli.pipeline.execution import ON_CPU, Execution
 from korch_cli.toolchain import BuildFailure, Compiler, compile_units, link
 
 _DOMAIN = "korch.probe"
@@ -41,6 +46,9 @@ class Bench:
         jobs: compilers that run at the same time.
         seed: of the operands.
         opset: of the model-local functions that kernels are compared with.
+        generate: makes the kernels of a body that are worth measuring; raises Refusal.
+        execution: how models run on this machine.
+        estimated_for: the machine that all times are estimated for; None where they are measured on this one.
     """
 
     compiler: Compiler
@@ -51,6 +59,9 @@ class Bench:
     jobs: int
     seed: int
     opset: int
+    generate: Callable[[KernelBody], tuple[GeneratedKernel, ...]]
+    execution: Execution = ON_CPU
+    estimated_for: str | None = None
 
     @property
     def origin(self) -> str:
@@ -78,7 +89,7 @@ class Laboratory:
     representatives: Mapping[str, Candidate]
     bench: Bench
     progress: Progress
-    results: dict[str, list[tuple[Kernel, KernelResult]]] = field(default_factory=dict)
+    results: dict[str, list[tuple[GeneratedKernel, KernelResult]]] = field(default_factory=dict)
     rejected: Counter[str] = field(default_factory=Counter)
     measured: int = 0
     remembered: int = 0
@@ -91,7 +102,7 @@ class Laboratory:
             digests: of candidates, all of which have a representative.
             failed: kernels that are not tried again, by name: what went wrong before, though the store has no figure.
         """
-        todo: list[tuple[KernelBody, Kernel]] = []
+        todo: list[tuple[KernelBody, GeneratedKernel]] = []
         for digest in digests:
             self.results[digest] = []
             body = self.cut(self.representatives[digest])
@@ -128,21 +139,52 @@ class Laboratory:
         """Return the time of the best sound kernel of a measured digest in microseconds, infinite without one."""
         return min((r.timing.low_us for _, r in self.results[digest] if r.timing is not None), default=math.inf)
 
-    def best(self, digest: str) -> tuple[Kernel, KernelResult]:
+    def best(self, digest: str) -> tuple[GeneratedKernel, KernelResult]:
         """Return the fastest sound kernel of a digest that `measure` gave a finite time."""
         sound = [(k, r) for k, r in self.results[digest] if r.timing is not None]
         return min(sound, key=lambda pair: (pair[1].timing.low_us if pair[1].timing else math.inf, pair[0].name))
 
-    def entry(self, kernel: Kernel) -> LibraryEntry:
-        """Return what a library has to know of a kernel."""
-        return LibraryEntry.of(self.cut(self.representatives[kernel.digest]), kernel)
+    def types(self, digest: str) -> tuple[tuple[TensorType, ...], tuple[TensorType, ...]]:
+        """Return the types of a candidate's operands and results."""
+        graph = self.cut(self.representatives[digest]).graph
+        return tuple(v.type for v in graph.inputs()), tuple(graph.values[v].type for v in graph.outputs)
 
-    def _generated(self, body: KernelBody) -> tuple[Kernel, ...]:
+    def resources(self, kernel: GeneratedKernel) -> Resources | None:  # noqa: ARG002 - not of the CPU's
+        """Return what the functions of a kernel need at most; None where that is not known."""
+        return None
+
+    def environment(self) -> dict[str, str]:
+        """Return what figures depend on, in words."""
+        return {
+            "machine": self.bench.identity,
+            "compiler": self.bench.compiler.identity,
+            "cpu": self.bench.compiler.processor,
+            "threads": str(self.bench.threads),
+        }
+
+    def caveats(self, *, changed: bool) -> tuple[str, ...]:  # noqa: ARG002 - nothing to say of the CPU
+        """Return what was not checked, and what figures are not, as sentences; `changed`: the output has kernels."""
+        return ()
+
+    def made_with(self) -> dict[str, object]:
+        """Return what a plan says of the target that it was made for; nothing for the processor at hand."""
+        processor = self.bench.compiler.processor
+        return {} if processor == NATIVE else {"cpu": processor}
+
+    def ship(self, domain: str, kernels: Sequence[GeneratedKernel], comments: Mapping[str, str], library: Path) -> None:
+        """Build the library of a plan. Raises KorchError."""
+        self.build(domain, [self._entry(kernel) for kernel in kernels], comments, None, library)
+
+    def _entry(self, kernel: GeneratedKernel) -> LibraryEntry:
+        assert isinstance(kernel, Kernel)
+        return LibraryEntry(kernel, *self.types(kernel.digest))
+
+    def _generated(self, body: KernelBody) -> tuple[GeneratedKernel, ...]:
         try:
             unsayable = can_be_function(body, self.bench.opset)
             if unsayable is not None:
                 raise Refusal(unsayable)
-            return generate(body)
+            return self.bench.generate(body)
         except Refusal as refusal:
             self.rejected[refusal.sentence] += 1
             return ()
@@ -153,17 +195,19 @@ class Laboratory:
                 if result.failure is not None:
                     self.rejected[_kind_of(result.failure)] += 1
 
-    def _kept(self, kernel: Kernel, result: KernelResult) -> KernelResult:
+    def _kept(self, kernel: GeneratedKernel, result: KernelResult) -> KernelResult:
         """Keep a result that lasts; return the one that counts, because another run may have been faster."""
         if not _is_lasting(result):
             return result
         return self.bench.store.keep_kernel(self._key(kernel), result, origin=self.bench.origin)
 
-    def _key(self, kernel: Kernel) -> str:
+    def _key(self, kernel: GeneratedKernel) -> str:
         parts = [_PROTOCOL, kernel.source, headers(), self.bench.origin]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
-    def _experiments(self, todo: Sequence[tuple[KernelBody, Kernel]]) -> Iterable[tuple[Kernel, KernelResult]]:
+    def _experiments(
+        self, todo: Sequence[tuple[KernelBody, GeneratedKernel]]
+    ) -> Iterable[tuple[GeneratedKernel, KernelResult]]:
         """Build all kernels into one library and measure them, one after the other."""
         if not todo:
             return
@@ -202,8 +246,10 @@ class Laboratory:
             progress=self.progress,
         )
 
-    def _linked(self, built: Sequence[tuple[KernelBody, Kernel]], objects: Mapping[str, Path | BuildFailure]) -> Path:
-        entries = [LibraryEntry.of(body, kernel) for body, kernel in built]
+    def _linked(
+        self, built: Sequence[tuple[KernelBody, GeneratedKernel]], objects: Mapping[str, Path | BuildFailure]
+    ) -> Path:
+        entries = [self._entry(kernel) for _, kernel in built]
         library = self.bench.folder / f"probe{self.measured}.so"
         self.build(_DOMAIN, entries, {}, objects, library)
         return library
@@ -219,22 +265,39 @@ class Laboratory:
         """Link a library of `entries`; kernels are compiled, or found among the compiled ones, if `objects` is None."""
         if objects is None:
             objects = self._compiled({e.kernel.name: e.kernel.source for e in entries}, headers())
-        registration = self._compiled({"registration": registration_unit(domain, entries, comments)}, ort_headers())
+        registration = compile_registration(
+            self.bench.compiler, domain, entries, comments, self.bench.store.objects, self.progress
+        )
         parts: list[Path] = []
-        for built in (registration["registration"], *(objects[e.kernel.name] for e in entries)):
+        for built in (registration, *(objects[e.kernel.name] for e in entries)):
             if isinstance(built, BuildFailure):
                 raise KorchError(f"the kernel library cannot be built: {built.sentence}", where=built.name)
             parts.append(built)
         link(self.bench.compiler, parts, library)
 
-    def _job(self, body: KernelBody, kernel: Kernel, library: Path) -> KernelJob:
-        entry = LibraryEntry.of(body, kernel)
+    def _job(self, body: KernelBody, kernel: GeneratedKernel, library: Path) -> KernelJob:
+        entry = self._entry(kernel)
         size_bytes = sum(t.size_bytes for t in (*entry.inputs, *entry.outputs))
         replicas = max(2, min(_MAX_REPLICAS, _REPLICA_BYTES // max(1, size_bytes)))
         proto, inputs = probe_model(body, kernel.name, _DOMAIN, opset=self.bench.opset, replicas=replicas)
         path = self.bench.folder / f"{kernel.name}.onnx"
         save_model(proto, self.bench.folder, path)
         return KernelJob(body.digest, kernel.name, path, _DOMAIN, replicas, library, inputs, rtol=1e-4, atol=1e-5)
+
+
+def compile_registration(
+    compiler: Compiler,
+    domain: str,
+    entries: Sequence[LibraryEntry],
+    comments: Mapping[str, str],
+    objects: Path,
+    progress: Progress,
+) -> Path | BuildFailure:
+    """Compile the unit that registers `entries`, which finds out on any processor whether the kernels can run there."""
+    text = registration_unit(domain, entries, comments, processor=compiler.processor, features=compiler.features)
+    units = {"registration": text}
+    anywhere = compiler.for_any_processor()
+    return compile_units(anywhere, units, ort_headers(), objects, jobs=1, progress=progress)["registration"]
 
 
 def _is_lasting(result: KernelResult) -> bool:

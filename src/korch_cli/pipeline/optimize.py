@@ -7,29 +7,25 @@ from dataclasses import replace
 from pathlib import Path
 
 from korch_cli.core.kernel import CandidateKind
-from korch_cli.core.model import Model
 from korch_cli.core.plan import Plan
 from korch_cli.core.progress import Progress
 from korch_cli.core.record import OptimizeRecord, Verdict
 from korch_cli.emit import read_plan, require_apart, staging
-from korch_cli.measure import ProfileStore, calibrate, machine_identity
 from korch_cli.pipeline.choice import BEST, Contestant, choose
 from korch_cli.pipeline.clock import Clock
 from korch_cli.pipeline.delivery import Built, Delivery, Outcome
 from korch_cli.pipeline.digest import file_digest
 from korch_cli.pipeline.explanation import keep_program, program_of
 from korch_cli.pipeline.forced import force_search
-from korch_cli.pipeline.laboratory import Bench, probe_builder
 from korch_cli.pipeline.prepare import Prepared, prepare
-from korch_cli.pipeline.prices import priced_ways
-from korch_cli.pipeline.rebuild import bindings_of_plan, planned_search
+from korch_cli.pipeline.rebuild import bindings_of_plan, planned_search, planned_settings
 from korch_cli.pipeline.search import Search, prepare_search
 from korch_cli.pipeline.settings import Settings
 from korch_cli.pipeline.storage import opened_store
 from korch_cli.pipeline.summary import describe_environment, summarize, why_nothing_is_faster
+from korch_cli.pipeline.target import Target, make_target
 from korch_cli.pipeline.ways import Ways, find_ways, same_work
 from korch_cli.solve import SearchResult
-from korch_cli.toolchain import find_compiler
 from korch_cli.verify import require_onnxruntime
 
 _ATTEMPTS = 4
@@ -51,7 +47,7 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
     if document is not None and settings.plan is not None:
         digest = file_digest(settings.source)
         bindings = bindings_of_plan(document, settings.bindings, digest, settings.plan)
-        settings = replace(settings, bindings=bindings, portable=bool(document.get("portable", False)))
+        settings = planned_settings(replace(settings, bindings=bindings), document)
     with (
         staging(settings.output.parent) as staged,
         tempfile.TemporaryDirectory(prefix="korch-") as scratch,
@@ -62,17 +58,17 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
             prepared = prepare(settings, Path(scratch))
         with clock("fission"):
             ways = find_ways(prepared.unrolled.flat, prepared.rewritten)
-        bench = make_bench(settings, store, Path(scratch), ways.model)
+        target = make_target(settings, store, Path(scratch), ways.model)
         if document is None:
-            search = find_candidates(settings, ways, prepared, bench, clock, progress)
+            search = find_candidates(settings, ways, prepared, target, clock, progress)
             delivery = Delivery(settings, prepared, ways, search.laboratory, staged, progress)
             outcome, result = _deliver(search, delivery, clock)
-            if outcome.built is None:
+            if outcome.built is None and delivery.execution.runs_kernels:
                 outcome = _without_kernels(search, delivery, outcome, clock)
-            if not settings.force_fusion:
+            if not settings.force_fusion and target.bench.estimated_for is None:
                 keep_program(store, delivery.source_digest, program_of(ways, search, result.plan, outcome.reason))
         else:
-            search, result = planned_search(settings, ways, document, bench, progress)
+            search, result = planned_search(settings, ways, document, target, progress)
             delivery = Delivery(settings, prepared, ways, search.laboratory, staged, progress)
             outcome = _rebuilt(result.plan, delivery, clock)
         written = delivery.write(outcome)
@@ -84,7 +80,7 @@ def find_candidates(
     settings: Settings,
     ways: Ways,
     prepared: Prepared,
-    bench: Bench,
+    target: Target,
     clock: Clock,
     progress: Progress,
 ) -> Search:
@@ -92,16 +88,14 @@ def find_candidates(
     deadline = clock.start + settings.budget_s
     if settings.force_fusion:
         with clock("candidates"):
-            return force_search(settings, ways, bench, deadline, progress)
+            return force_search(settings, ways, target.bench, deadline, progress)
     with clock("calibrate"):
-        progress.stage("Calibrating the machine")
-        limits = calibrate(settings.threads, bench.compiler.identity, bench.store, probe_builder(bench, progress))
-    progress.stage("Profiling ONNX Runtime on the model")
+        limits = target.limits(progress)
     with clock("profile"):
-        vendor = priced_ways(ways, prepared.runnables, bench)
+        vendor = target.vendor(ways, prepared.runnables, progress)
     progress.stage("Enumerating candidate kernels")
     with clock("candidates"):
-        return prepare_search(settings, ways, vendor, limits, bench, deadline, progress)
+        return prepare_search(settings, ways, vendor, limits, target, deadline, progress)
 
 
 def _deliver(search: Search, delivery: Delivery, clock: Clock) -> tuple[Outcome, SearchResult]:
@@ -122,14 +116,15 @@ def _deliver(search: Search, delivery: Delivery, clock: Clock) -> tuple[Outcome,
             verdicts = delivery.verify(built)
         if all(verdict.passed for verdict in verdicts):
             best = Contestant(BEST, built, verdicts)
-            best, contest = (best, ()) if forced else choose(search, best, delivery, clock)
-            outcome = _judged(delivery, best.built, clock)
+            timed = not forced and delivery.execution.runs_kernels
+            best, contest = choose(search, best, delivery, clock) if timed else (best, ())
+            outcome = _decided(delivery, best.built, result, clock)
             return replace(outcome, verdicts=best.verdicts, guilty=tuple(guilty), contest=contest), result
         with clock("verify"):
             blamed = delivery.blame(built)
             own = None if blamed else delivery.excused(verdicts)
         if own is not None:
-            outcome = _judged(delivery, built, clock)
+            outcome = _decided(delivery, built, result, clock)
             reason = f"{outcome.reason} {_AMPLIFIED}"
             return replace(outcome, reason=reason, verdicts=(*verdicts, own), guilty=tuple(guilty)), result
         outcome = Outcome(None, _why_not(verdicts), verdicts)
@@ -174,6 +169,12 @@ def _checked(plan: Plan, delivery: Delivery, clock: Clock) -> Outcome:
     return Outcome(built, _REBUILT, verdicts if own is None else (*verdicts, own))
 
 
+def _decided(delivery: Delivery, built: Built, result: SearchResult, clock: Clock) -> Outcome:
+    if not delivery.execution.runs_kernels:
+        return delivery.estimated(built, result.vendor_us)
+    return _judged(delivery, built, clock)
+
+
 def _judged(delivery: Delivery, built: Built, clock: Clock) -> Outcome:
     if delivery.settings.force_fusion:
         return Outcome(built, _FORCED.format(len(built.bodies)))
@@ -195,17 +196,3 @@ _AMPLIFIED = (
 _NOTHING = "Nothing in this model can be generated; the input is written unchanged."
 _DIFFERENT = "The optimised outputs differ from the input's by more than the tolerance; the input is written unchanged."
 _UNCOMPARABLE = "The outputs could not be compared, so the input is written unchanged. {}"
-
-
-def make_bench(settings: Settings, store: ProfileStore, scratch: Path, model: Model) -> Bench:
-    """Return what measurements for a model depend on. Raises MissingError without a compiler."""
-    return Bench(
-        compiler=find_compiler(settings.compiler),
-        store=store,
-        identity=machine_identity(settings.threads),
-        folder=scratch,
-        threads=settings.threads,
-        jobs=settings.jobs,
-        seed=settings.seed,
-        opset=model.opsets.get("", 1),
-    )

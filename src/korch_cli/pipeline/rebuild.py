@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from korch_cli.candidates import CandidateSet
-from korch_cli.codegen import generate
 from korch_cli.core.artifact import KernelResult
 from korch_cli.core.errors import Refusal, UsageError
-from korch_cli.core.kernel import Candidate, CandidateKind, Kernel, Timing, TimingSource
+from korch_cli.core.kernel import Candidate, CandidateKind, KernelBody, Timing, TimingSource
+from korch_cli.core.launch import GeneratedKernel
 from korch_cli.core.model import Bindings
 from korch_cli.core.plan import Plan, Priced
 from korch_cli.core.progress import Progress
-from korch_cli.pipeline.laboratory import Bench, Laboratory
+from korch_cli.pipeline.execution import CPU
 from korch_cli.pipeline.search import Search
 from korch_cli.pipeline.settings import Settings
+from korch_cli.pipeline.target import Target
 from korch_cli.pipeline.ways import Ways
 from korch_cli.solve import SearchResult
 
@@ -41,11 +43,23 @@ def bindings_of_plan(document: Mapping[str, Any], given: Bindings, digest: str, 
     return given if given.dims else Bindings({}, {**shapes, **given.shapes})
 
 
+def planned_settings(settings: Settings, document: Mapping[str, Any]) -> Settings:
+    """Return the settings with what a plan was made with."""
+    return replace(
+        settings,
+        portable=bool(document.get("portable", False)),
+        processor=settings.processor or document.get("cpu"),
+        target=str(document.get("target", CPU)),
+        archs=tuple(map(str, document.get("archs", ()))),
+        gpu=document.get("estimated_for"),
+    )
+
+
 def planned_search(
     settings: Settings,
     ways: Ways,
     document: Mapping[str, Any],
-    bench: Bench,
+    target: Target,
     progress: Progress,
 ) -> tuple[Search, SearchResult]:
     """Return what a search would have returned that ends with this plan; an empty plan for one that changes nothing.
@@ -54,13 +68,14 @@ def planned_search(
         UsageError: the plan does not fit the model as this version of korch sees it, or not the kernels it generates.
     """
     times = {entry["name"]: float(entry["time_us"]) for entry in document.get("kernels", ())}
-    reading = _Reading(ways)
+    reading = _Reading(ways, target.bench.generate)
     kernels = tuple(reading.step(entry, times) for entry in document.get("sequence", ()))
     cost_us, bound_us = float(document.get("cost_us", 0.0)), float(document.get("bound_us", 0.0))
     plan = Plan(kernels, cost_us, bound_us, str(document.get("status", "optimal")))
     representatives = {p.candidate.digest: p.candidate for p in kernels if p.candidate.kind is CandidateKind.GENERATED}
-    results = {d: [(k, _known(k, times[k.name]))] for d, k in reading.chosen.items()}
-    laboratory = Laboratory(ways.cut, representatives, bench, progress, results)
+    source = TimingSource.MEASURED if target.bench.estimated_for is None else TimingSource.ESTIMATED
+    results = {d: [(k, _known(k, times[k.name], source))] for d, k in reading.chosen.items()}
+    laboratory = target.laboratory(ways.cut, representatives, progress, results)
     candidates = CandidateSet(tuple(representatives.values()), {})
     bounds = {digest: times[kernel.name] for digest, kernel in reading.chosen.items()}
     search = Search(settings, ways.graph, (), candidates, bounds, laboratory, 0.0)
@@ -70,8 +85,9 @@ def planned_search(
 class _Reading:
     """Turns the steps of a plan document into candidates of a graph."""
 
-    def __init__(self, ways: Ways) -> None:
-        self.chosen: dict[str, Kernel] = {}
+    def __init__(self, ways: Ways, generate: Callable[[KernelBody], tuple[GeneratedKernel, ...]]) -> None:
+        self.chosen: dict[str, GeneratedKernel] = {}
+        self._generate = generate
         self._ways = ways
         self._values = {value.name: value.id for value in ways.graph.values}
         self._operators = {operator.name: operator.index for operator in ways.model.operators}
@@ -95,9 +111,9 @@ class _Reading:
             self.chosen[candidate.digest] = self._kernel(candidate, entry["kernel"])
         return Priced(candidate, times[entry["kernel"]])
 
-    def _kernel(self, candidate: Candidate, name: str) -> Kernel:
+    def _kernel(self, candidate: Candidate, name: str) -> GeneratedKernel:
         try:
-            made = {kernel.name: kernel for kernel in generate(self._ways.cut(candidate))}
+            made = {kernel.name: kernel for kernel in self._generate(self._ways.cut(candidate))}
         except Refusal as refusal:
             raise UsageError(f"the plan's kernel cannot be generated: {refusal.sentence}", where=name) from refusal
         if name not in made:
@@ -110,5 +126,5 @@ class _Reading:
         return table[name]
 
 
-def _known(kernel: Kernel, time_us: float) -> KernelResult:
-    return KernelResult(kernel.name, Timing(time_us, time_us, time_us, 0, TimingSource.MEASURED), None, None)
+def _known(kernel: GeneratedKernel, time_us: float, source: TimingSource) -> KernelResult:
+    return KernelResult(kernel.name, Timing(time_us, time_us, time_us, 0, source), None, None)

@@ -16,8 +16,9 @@ from korch_cli.core.machine import MachineLimits
 from korch_cli.core.plan import Plan, Priced
 from korch_cli.core.progress import Progress
 from korch_cli.measure import Worker
-from korch_cli.pipeline.laboratory import Bench, Laboratory
+from korch_cli.pipeline.laboratory import Laboratory
 from korch_cli.pipeline.settings import Settings
+from korch_cli.pipeline.target import Target
 from korch_cli.pipeline.ways import Ways
 from korch_cli.solve import SearchResult, check_plan, orchestrate, solve
 
@@ -166,7 +167,7 @@ def prepare_search(
     ways: Ways,
     vendor: tuple[Priced, ...],
     limits: MachineLimits,
-    bench: Bench,
+    target: Target,
     deadline: float,
     progress: Progress,
 ) -> Search:
@@ -176,5 +177,5 @@ def prepare_search(
     for candidate in candidates.candidates:
         representatives.setdefault(candidate.digest, candidate)
     bounds = {body.digest: lower_bound_us(body, limits) for body in ways.cut_all(list(representatives.values()))}
-    laboratory = Laboratory(ways.cut, representatives, bench, progress)
+    laboratory = target.laboratory(ways.cut, representatives, progress)
     return Search(settings, ways.graph, vendor, candidates, bounds, laboratory, deadline)

@@ -35,8 +35,13 @@ class Settings:
         solver_time_s: seconds that one solution of the program may take.
         max_primitives: primitives in one kernel.
         compiler: the C++ compiler to use, None for the first that works.
+        processor: what kernels are built for, one of `core.processor.PROCESSORS`; None for what the plan says, else the
+            processor at hand.
         plan: a plan file to build again, without search and timing.
         portable: keep to operators of ONNX's own domain where nodes are replaced by others that ONNX Runtime has.
+        target: "cpu" or "cuda".
+        archs: architectures to compile for, e.g. sm_90; of CUDA, none for the usual ones.
+        gpu: the GPU that times are estimated for; None for the one that stands for the first architecture.
         force_fusion: put everything that can be generated into kernels and time nothing.
     """
 
@@ -54,8 +59,12 @@ class Settings:
     solver_time_s: float = 20.0
     max_primitives: int = 16
     compiler: str | None = None
+    processor: str | None = None
     plan: Path | None = None
     portable: bool = False
+    target: str = "cpu"
+    archs: tuple[str, ...] = ()
+    gpu: str | None = None
     force_fusion: bool = False
 
     @property

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+from korch_cli.candidates import work_of
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import CandidateKind
 from korch_cli.core.model import Model
@@ -36,6 +37,7 @@ def summarize(
     seconds: Mapping[str, float],
 ) -> OptimizeRecord:
     """Return the record of a run."""
+    caveats = search.laboratory.caveats(changed=outcome.built is not None)
     return OptimizeRecord(
         model=str(settings.source),
         written=tuple(map(str, written)),
@@ -47,11 +49,12 @@ def summarize(
         comparison=outcome.comparison,
         opaque=opaque_operators(ways.members[0]),
         guilty=outcome.guilty,
-        notes=(*ways.model.notes, *search.laboratory.bench.store.notes),
+        notes=(*ways.model.notes, *search.laboratory.bench.store.notes, *caveats),
         environment=dict(environment),
         seconds=dict(seconds),
         contest=outcome.contest,
         prediction=_prediction(outcome),
+        estimated_for=search.laboratory.bench.estimated_for,
     )
 
 
@@ -61,9 +64,7 @@ def describe_environment(search: Search) -> dict[str, str]:
         "korch": __version__,
         "python": platform.python_version(),
         "onnx": importlib.metadata.version("onnx"),
-        "machine": search.laboratory.bench.identity,
-        "compiler": search.laboratory.bench.compiler.identity,
-        "threads": str(search.laboratory.bench.threads),
+        **search.laboratory.environment(),
     }
 
 
@@ -125,7 +126,8 @@ def _kernel_records(model: Model, search: Search, outcome: Outcome) -> tuple[Ker
     for digest, candidate in first.items():
         kernel, measured = search.laboratory.best(digest)
         assert measured.timing is not None
-        entry = search.laboratory.entry(kernel)
+        needs = search.laboratory.resources(kernel)
+        work = work_of(search.laboratory.cut(candidate))
         operators = sorted({search.graph.values[v].operator for v in candidate.body})
         records.append(
             KernelRecord(
@@ -135,8 +137,12 @@ def _kernel_records(model: Model, search: Search, outcome: Outcome) -> tuple[Ker
                 uses=uses[digest],
                 time_us=measured.timing.low_us,
                 alternative_us=None if measured.alternative is None else measured.alternative.low_us,
-                bytes_moved=sum(t.size_bytes for t in (*entry.inputs, *entry.outputs)),
+                bytes_moved=work.bytes_moved,
+                flops=work.flops,
                 share_of_limit=min(1.0, search.bounds[digest] / max(measured.timing.low_us, 1e-9)),
+                source=measured.timing.source.value,
+                registers=None if needs is None else needs.registers,
+                spill_bytes=None if needs is None else needs.spill_bytes,
             )
         )
     return tuple(sorted(records, key=lambda r: (-r.time_us * r.uses, r.name)))

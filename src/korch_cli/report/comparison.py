@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from korch_cli.core.record import Comparison, NodeTime, Ratio
-from korch_cli.report.table import align, format_us
+from korch_cli.core.record import Comparison, KernelTime, NodeTime, Ratio
+from korch_cli.report.table import align, format_bytes, format_us
+
+_SHOWN_NODES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +18,12 @@ class Profile:
     Attributes:
         comparison: times of the model and of those that it is compared with, the model first.
         nodes: of the model, if they were asked for.
+        kernels: generated ones that the model runs, if they were asked for.
     """
 
     comparison: Comparison
     nodes: Sequence[NodeTime] = ()
+    kernels: Sequence[KernelTime] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,26 @@ def _operator(node: NodeTime) -> str:
     return f"{node.domain}::{node.op_type}" if node.domain else node.op_type
 
 
+def render_kernels(kernels: Sequence[KernelTime]) -> str:
+    """Return the kernels with their work, their time and their share of the limit, the costliest first."""
+    rows = [["kernel", "computes", "limited by", "uses", "bytes", "operations", "time", "limit", "of limit"]]
+    for kernel in kernels:
+        figures = [f"{kernel.uses}", format_bytes(kernel.bytes_moved), f"{kernel.flops:,.0f}"]
+        times = [format_us(kernel.time_us), format_us(kernel.limit_us), f"{kernel.share_of_limit:.0%}"]
+        rows.append([kernel.name, _computed(kernel), kernel.limited_by, *figures, *times])
+    return align(rows, left=3)
+
+
+def _computed(kernel: KernelTime) -> str:
+    """The nodes of the first use."""
+    names = kernel.nodes[0] if kernel.nodes else ()
+    hidden = len(names) - _SHOWN_NODES
+    return " + ".join(names[:_SHOWN_NODES]) + (f" + {hidden} more" if hidden > 0 else "")
+
+
 def render_profile(profile: Profile) -> str:
-    """Return the comparison, and the nodes if there are any."""
-    text = render_comparison(profile.comparison)
-    return f"{text}\n\n{render_nodes(profile.nodes)}" if profile.nodes else text
+    """Return the comparison, and the nodes and kernels if there are any."""
+    blocks = [render_comparison(profile.comparison)]
+    blocks += [render_nodes(profile.nodes)] if profile.nodes else []
+    blocks += [render_kernels(profile.kernels)] if profile.kernels else []
+    return "\n\n".join(blocks)

@@ -36,7 +36,7 @@ def to_json(kind: str, record: object, exit_code: ExitCode) -> str:
     }
     fields = _plain(record)
     assert isinstance(fields, dict), "a document has fields"
-    return json.dumps(header | fields, indent=2, ensure_ascii=False, allow_nan=False)
+    return json.dumps(header | fields, indent=2, allow_nan=False)
 
 
 def _plain(value: object) -> object:

@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from korch_cli.core.record import Comparison, ContestantRecord, KernelRecord, OptimizeRecord, SearchRecord
 from korch_cli.report.comparison import percentile, render_ratio, render_times
-from korch_cli.report.table import align, count, format_seconds, format_us
+from korch_cli.report.table import align, count, format_bytes, format_seconds, format_us
 from korch_cli.report.verdict import summarize_verdict
 
 _SHOWN_KERNELS = 8
@@ -42,13 +42,16 @@ def _search(record: OptimizeRecord) -> list[str]:
     left = ", ".join(f"{op_type} ×{number}" for op_type, number, _ in record.opaque)
     opaque = sum(number for _, number, _ in record.opaque)
     whole = f"{count(search.operators, 'operator')} → {count(search.primitives, 'primitive')}"
+    priced = "timed" if record.estimated_for is None else "estimated"
+    estimated = "" if record.estimated_for is None else f" (estimated for {record.estimated_for})"
     return [
         f"  {whole} · opaque {opaque}" + (f" ({left})" if left else ""),
         f"  {count(search.candidates, 'candidate')} ({search.distinct:,} distinct) · "
-        f"{count(search.measured, 'kernel')} timed, {search.from_store:,} from the store · "
+        f"{count(search.measured, 'kernel')} {priced}, {search.from_store:,} from the store · "
         f"{_share(search.tried, search.distinct)} of the distinct candidates tried",
         f"  solver: {search.solver_status} (gap {search.gap:.1%}) in {format_seconds(search.solve_seconds)}, "
-        f"{count(search.rounds, 'round')} · plan {format_us(search.plan_us)}, bound {format_us(search.bound_us)}",
+        f"{count(search.rounds, 'round')} · plan {format_us(search.plan_us)}, "
+        f"bound {format_us(search.bound_us)}{estimated}",
         *_limited(search),
         *_alone(search),
     ]
@@ -115,11 +118,14 @@ def _kernels(kernels: Sequence[KernelRecord], limit: int | None) -> list[str]:
     if not kernels:
         return []
     shown = kernels[:limit]
-    rows = [["kernel", "computes", "uses", "time", "instead of", "of limit"]]
+    estimated = any(kernel.source == "estimated" for kernel in shown)
+    time = "estimated time" if estimated else "time"
+    rows = [["kernel", "computes", "uses", time, "instead of", "bytes", "operations", "of limit"]]
     for kernel in shown:
         instead = "?" if kernel.alternative_us is None else format_us(kernel.alternative_us)
         share = f"{kernel.share_of_limit:.0%}"
-        rows.append([kernel.name, _nodes(kernel), f"{kernel.uses}", format_us(kernel.time_us), instead, share])
+        work = [format_bytes(kernel.bytes_moved), f"{kernel.flops:,.0f}"]
+        rows.append([kernel.name, _nodes(kernel), f"{kernel.uses}", format_us(kernel.time_us), instead, *work, share])
     hidden = len(kernels) - len(shown)
     return [align(rows, left=2), *([f"  and {count(hidden, 'kernel')} more (-v lists them)"] if hidden else [])]
 

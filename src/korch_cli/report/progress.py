@@ -67,8 +67,9 @@ class BarProgress:
 @contextmanager
 def show_progress(*, quiet: bool = False, stream: TextIO | None = None) -> Iterator[Progress]:
     """Show progress on `stream` (stderr) while the context lasts, in the form that suits it."""
-    target = sys.stderr if stream is None else stream
-    if quiet:
+    # Where stderr is closed, as for a daemon, there is no stream at all.
+    target: TextIO | None = sys.stderr if stream is None else stream
+    if quiet or target is None:
         yield Silent()
     elif target.isatty() and not os.environ.get("CI"):
         with _bar(target) as progress:

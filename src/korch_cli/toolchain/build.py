@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import signal
 import subprocess
 import tempfile
-import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
 from korch_cli.core.errors import KorchError, MissingError
 from korch_cli.core.progress import Progress
+from korch_cli.toolchain.children import Children
 from korch_cli.toolchain.compiler import Compiler, first_line
+from korch_cli.toolchain.objects import is_there, keep
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def compile_units(
         MissingError: the folder cannot be written.
     """
     targets = {name: cache / f"{_key(compiler, text, headers)}.o" for name, text in units.items()}
-    results: dict[str, Path | BuildFailure] = {name: path for name, path in targets.items() if _is_there(path)}
+    results: dict[str, Path | BuildFailure] = {name: path for name, path in targets.items() if is_there(path)}
     todo = [name for name in units if name not in results]
     if not todo:
         return results
@@ -68,7 +67,7 @@ def compile_units(
         folder = tempfile.TemporaryDirectory(prefix="build-", dir=cache)
     except OSError as error:
         raise MissingError(f"the cache folder cannot be written: {error.strerror}", where=str(cache)) from error
-    with folder as scratch, _Children() as children:
+    with folder as scratch, Children() as children:
         work = Path(scratch)
         for name, text in headers.items():
             (work / name).write_text(text, encoding="utf-8")
@@ -109,7 +108,7 @@ def link(
         exported.write_text(f"{{ global: {'; '.join(exports)}; local: *; }};\n", encoding="utf-8")
         made = Path(scratch) / "library.so"
         listed = Path(scratch) / "objects"
-        listed.write_text("\n".join(f'"{path}"' for path in objects), encoding="utf-8")
+        listed.write_bytes(b"\n".join(map(_quoted, objects)))
         arguments = [
             *compiler.command,
             "-shared",
@@ -124,15 +123,22 @@ def link(
             "-Wl,--no-undefined",
             "-Wl,-s",
             "-lm",
+            # Where dlopen is no part of the C library.
+            "-ldl",
             "-lc",
             "-lgcc",
         ]
-        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+        done = subprocess.run(arguments, capture_output=True, check=False)
         if done.returncode != 0:
             hint = "if a file in the cache is damaged, korch cache clear removes it"
-            sentence = f"the kernel library cannot be linked: {first_line(done.stderr)}"
+            sentence = f"the kernel library cannot be linked: {first_line(done.stderr.decode(errors='replace'))}"
             raise KorchError(sentence, where=output.name, hint=hint)
         made.replace(output)
+
+
+def _quoted(path: Path) -> bytes:
+    """Return a path as it is written in a file of arguments."""
+    return b'"' + os.fsencode(path).replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"'
 
 
 def _key(compiler: Compiler, text: str, headers: Mapping[str, str]) -> str:
@@ -144,7 +150,7 @@ def _key(compiler: Compiler, text: str, headers: Mapping[str, str]) -> str:
 
 
 def _compile(
-    compiler: Compiler, name: str, text: str, work: Path, target: Path, timeout_s: float, children: _Children
+    compiler: Compiler, name: str, text: str, work: Path, target: Path, timeout_s: float, children: Children
 ) -> Path | BuildFailure:
     source, made = work / f"{target.stem}.cpp", work / f"{target.stem}.o"
     arguments = [*compiler.command, *compiler.flags, f"-frandom-seed={target.stem}", "-c", source.name, "-o", made.name]
@@ -153,86 +159,9 @@ def _compile(
         code, log = children.run(arguments, work, timeout_s)
         if code != 0:
             return BuildFailure(name, first_line(log), log)
-        _name(made, target)
+        keep(made, target)
     except subprocess.TimeoutExpired:
         return BuildFailure(name, f"compiling takes more than {timeout_s:.0f} s", "")
     except OSError as error:
         return BuildFailure(name, f"the object cannot be kept: {error.strerror}", "")
     return target
-
-
-def _name(made: Path, target: Path) -> None:
-    """Give a whole object its name. Raises OSError."""
-    # On the disk before it has its name, or a machine that goes down could leave a part of it under that name.
-    with made.open("rb") as file:
-        os.fsync(file.fileno())
-    made.replace(target)
-
-
-def _is_there(path: Path) -> bool:
-    """Whether an object was made before; it is marked as used now, because those that nobody uses are removed."""
-    try:
-        os.utime(path)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return path.exists()
-    return True
-
-
-class _Children:
-    """Child processes with a group of their own each, so that none of their helpers survives them."""
-
-    def __init__(self) -> None:
-        self._running: set[subprocess.Popen[str]] = set()
-        self._stopped = False
-        self._starting = threading.Lock()
-
-    def __enter__(self) -> _Children:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-
-    def run(self, arguments: Sequence[str], folder: Path, timeout_s: float) -> tuple[int, str]:
-        with self._start(arguments, folder) as child:
-            try:
-                log, _ = child.communicate(timeout=timeout_s)
-            except BaseException:
-                _kill(child)
-                raise
-            finally:
-                self._running.discard(child)
-            return child.returncode, log
-
-    def kill(self) -> None:
-        """End those that run, and let no other start."""
-        with self._starting:
-            self._stopped = True
-        for child in list(self._running):
-            _kill(child)
-
-    def _start(self, arguments: Sequence[str], folder: Path) -> subprocess.Popen[str]:
-        # Under the lock, so that whoever stops the build sees every child that was started.
-        with self._starting:
-            if self._stopped:
-                raise CancelledError
-            child = subprocess.Popen(
-                list(arguments),
-                cwd=folder,
-                # What a compiler leaves behind when it is killed goes away with the folder.
-                env={**os.environ, "TMPDIR": str(folder)},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                start_new_session=True,
-            )
-            self._running.add(child)
-            return child
-
-
-def _kill(child: subprocess.Popen[str]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()

@@ -10,17 +10,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from korch_cli.core.errors import MissingError
+from korch_cli.core.processor import NATIVE, Feature, needed_features
 
 _FLAGS = (
     "-std=c++17",
     "-O3",
     # Vectors are in the text. Some loops that are not, of integers and floats, GCC 12 vectorises wrongly.
     "-fno-tree-loop-vectorize",
-    "-march=native",
     "-fPIC",
     "-fvisibility=hidden",
     "-fno-math-errno",
@@ -31,6 +31,7 @@ _FLAGS = (
     "-fno-threadsafe-statics",
     "-fno-asynchronous-unwind-tables",
 )
+_OLDEST = {"__x86_64__": "x86-64", "__aarch64__": "armv8-a"}
 _SMOKE_TEST = """\
 using vector = float __attribute__((vector_size(16)));
 using whole = int __attribute__((vector_size(16)));
@@ -50,34 +51,56 @@ class Compiler:
         command: what to run.
         flags: for every unit of generated code.
         identity: version and target in one string; builds under different ones are kept apart.
+        processor: what the flags make code for, one of `core.processor.PROCESSORS`.
+        features: what the code may need of the processor.
+        oldest: the name of the processor whose code all processors of this architecture run; "" if it is not known.
     """
 
     command: tuple[str, ...]
     flags: tuple[str, ...]
     identity: str
+    processor: str = NATIVE
+    features: tuple[Feature, ...] = ()
+    oldest: str = ""
+
+    def for_any_processor(self) -> Compiler:
+        """Return the same compiler for code that runs on every processor of the architecture."""
+        if not self.oldest:
+            return self
+        flags = tuple(flag for flag in self.flags if not flag.startswith("-march="))
+        identity = f"{self.identity}, any processor"
+        return replace(self, flags=(*flags, f"-march={self.oldest}"), identity=identity, features=())
 
 
-def find_compiler(preference: str | None = None) -> Compiler:
+def find_compiler(preference: str | None = None, processor: str = NATIVE) -> Compiler:
     """Return the first compiler that works: the preferred one, else KORCH_CXX, else g++, clang++, c++, zig.
+
+    Args:
+        preference: a command.
+        processor: what to make code for, one of `core.processor.PROCESSORS`.
 
     Raises:
         MissingError: the one that was asked for does not work, or none does.
     """
     chosen = preference if preference is not None else os.environ.get("KORCH_CXX") or None
+    target, hint = ("", _HINT) if processor == NATIVE else (f" for {processor}", f"{_HINT}; or leave out --cpu")
     if chosen is not None:
-        command = tuple(shlex.split(chosen))
-        problem = _problem(command)
+        try:
+            command = tuple(shlex.split(chosen))
+        except ValueError as error:
+            raise MissingError(f"the C++ compiler {chosen!r} is no command: {error}", hint=_HINT) from error
+        problem = _problem(command, processor)
         if problem is not None:
-            raise MissingError(f"the C++ compiler {chosen!r} does not work: {problem}", hint=_HINT)
-        return _described(command)
+            raise MissingError(f"the C++ compiler {chosen!r} does not work{target}: {problem}", hint=hint)
+        return _described(command, processor)
     problems = []
     for command in _known():
-        problem = _problem(command)
+        problem = _problem(command, processor)
         if problem is None:
-            return _described(command)
+            return _described(command, processor)
         problems.append(f"{command[0]}: {problem}")
     tried = "; ".join(problems) or "g++, clang++ and c++ are not on the PATH"
-    raise MissingError(f"no C++ compiler works ({tried})", hint=_HINT)
+    raise MissingError(f"no C++ compiler works{target} ({tried})", hint=hint)
 
 
 _HINT = "install one (on Debian or Ubuntu: apt install g++), or name one with --cxx or KORCH_CXX"
@@ -90,7 +113,19 @@ def _known() -> list[tuple[str, ...]]:
     return found
 
 
-def _problem(command: tuple[str, ...]) -> str | None:
+def _flags(command: tuple[str, ...], processor: str) -> tuple[str, ...]:
+    if not _is_zig(command):
+        return (*_FLAGS, f"-march={processor}")
+    # It knows the flags of clang alone, and has names of its own for processors.
+    known = tuple("-fno-vectorize" if flag == "-fno-tree-loop-vectorize" else flag for flag in _FLAGS)
+    return (*known, f"-march={processor.replace('-', '_')}")
+
+
+def _is_zig(command: tuple[str, ...]) -> bool:
+    return any(Path(word).name in ("zig", "ziglang") for word in command)
+
+
+def _problem(command: tuple[str, ...], processor: str) -> str | None:
     """Compile a few lines that use what kernels use; return what goes wrong."""
     if not command:
         return "no program is named"
@@ -98,29 +133,38 @@ def _problem(command: tuple[str, ...]) -> str | None:
         made = Path(folder) / "test.o"
         source = Path(folder) / "test.cpp"
         source.write_text(_SMOKE_TEST, encoding="utf-8")
-        arguments = [*command, *_FLAGS, "-c", str(source), "-o", str(made)]
+        arguments = [*command, *_flags(command, processor), "-c", str(source), "-o", str(made)]
         try:
-            done = subprocess.run(arguments, capture_output=True, text=True, timeout=_SMOKE_SECONDS, check=False)
+            done = subprocess.run(arguments, capture_output=True, timeout=_SMOKE_SECONDS, check=False)
         except FileNotFoundError:
             return "there is no such program"
-        except PermissionError:
-            return "it cannot be run"
+        except OSError as error:
+            return f"it cannot be run: {error.strerror}"
         except subprocess.TimeoutExpired:
             return f"it takes more than {_SMOKE_SECONDS:.0f} s for a few lines"
         if done.returncode != 0:
-            return first_line(done.stderr)
+            return first_line(done.stderr.decode(errors="replace"))
         return None if made.is_file() else "it reports success, but makes no object file"
 
 
-def _described(command: tuple[str, ...]) -> Compiler:
-    version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
-    # What -march=native stands for, and every other macro that the flags decide.
-    macros = subprocess.run(
-        [*command, *_FLAGS, "-dM", "-E", "-x", "c++", "/dev/null"], capture_output=True, text=True, check=False
-    ).stdout
-    parts = "\n".join([version, macros, *_FLAGS])
+def _described(command: tuple[str, ...], processor: str) -> Compiler:
+    flags = _flags(command, processor)
+    version = _said([*command, "--version"])
+    # What -march stands for, and every other macro that the flags decide.
+    macros = _said([*command, *flags, "-dM", "-E", "-x", "c++", "/dev/null"])
+    digest = hashlib.sha256("\n".join([version, macros, *flags]).encode()).hexdigest()[:12]
     name = version.splitlines()[0].strip() if version else command[0]
-    return Compiler(command, _FLAGS, f"{name} {hashlib.sha256(parts.encode()).hexdigest()[:12]}")
+    target = "" if processor == NATIVE else f" for {processor}"
+    defined = frozenset(line.split()[1] for line in macros.splitlines() if line.startswith("#define "))
+    oldest = next((name for macro, name in _OLDEST.items() if macro in defined), "")
+    if oldest and _is_zig(command):
+        oldest = oldest.replace("-", "_") if oldest.startswith("x86") else "generic"
+    return Compiler(command, flags, f"{name}{target} {digest}", processor, needed_features(defined), oldest)
+
+
+def _said(arguments: list[str]) -> str:
+    """Return what a program writes to stdout; compilers write in the language and the encoding of the user."""
+    return subprocess.run(arguments, capture_output=True, check=False).stdout.decode(errors="replace")
 
 
 def first_line(text: str) -> str:

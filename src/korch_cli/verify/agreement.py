@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from korch_cli.core.record import OutputError, Verdict
 from korch_cli.core.types import Array
@@ -96,7 +97,8 @@ class _SubjectError(Exception):
 def _outputs(subject: Subject, feeds: Sequence[Mapping[str, Array]], threads: int) -> tuple[NamedArrays, ...]:
     try:
         with child() as process:
-            process.open(subject, threads)
+            # Kernels of ours never round operands, so that what does is not held against them.
+            process.open(replace(subject, exact=True), threads)
             return tuple(process.run(feed) for feed in feeds)
     except ChildError as error:
         raise _SubjectError(subject, error) from error

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from korch_cli.core.types import Array
+from korch_cli.verify.library import CPU_PROVIDER
 
 _OPEN_SECONDS = 600.0
 _RUN_SECONDS = 600.0
@@ -35,12 +36,16 @@ class Subject:
         model: the ONNX file.
         library: shared library with custom operators, None to run without.
         optimize: whether ONNX Runtime applies its own optimisations, all or none.
+        provider: what it runs on; what that cannot run goes to the CPU.
+        exact: whether products of float32 keep all their bits where a provider rounds their operands by default.
     """
 
     name: str
     model: Path
     library: Path | None
     optimize: bool
+    provider: str = CPU_PROVIDER
+    exact: bool = False
 
 
 class ChildError(Exception):
@@ -83,7 +88,8 @@ class Child:
         """Load a model; the one before is forgotten. Raises ChildError."""
         library = None if subject.library is None else str(subject.library.resolve())
         prefix = None if profile_prefix is None else str(profile_prefix)
-        self._ask(_OPEN_SECONDS, "open", str(subject.model), library, subject.optimize, threads, prefix)
+        settings = (subject.optimize, threads, prefix, subject.provider, subject.exact)
+        self._ask(_OPEN_SECONDS, "open", str(subject.model), library, *settings)
 
     def run(self, feeds: Mapping[str, Array], seconds: float = _RUN_SECONDS) -> NamedArrays:
         """Run the model once and return its outputs in order. Raises ChildError."""

@@ -16,6 +16,7 @@ from korch_cli.core.types import Array
 from korch_cli.verify.child import Child, ChildError, Subject, child
 from korch_cli.verify.compare import compare
 from korch_cli.verify.inputs import read_proto
+from korch_cli.verify.library import CPU_PROVIDER
 
 _KERNEL_SECONDS = 60.0
 
@@ -42,13 +43,15 @@ def find_guilty(
     rtol: float,
     atol: float,
     threads: int,
+    provider: str = CPU_PROVIDER,
 ) -> tuple[tuple[str, str], ...]:
     """Return the kernels that deviate from their functions when given the same operands, each with a sentence.
 
     The model runs once per set of inputs without the library and without optimisations, and shows what goes into and
     comes out of each node of `domain`. Each kernel then runs alone on these operands, in another process; one that
     crashes it is guilty as well. Tolerances are those of `verify_models`. No kernel is guilty of a model that does not
-    even run without the library. The folder of `model` has to take a file.
+    even run without the library. The folder of `model` has to take a file. Kernels run on `provider`, all else on the
+    CPU.
     """
     proto = read_proto(model)
     nodes = [node for node in proto.graph.node if node.domain == domain]
@@ -65,7 +68,7 @@ def find_guilty(
             if experiments is None:
                 experiments = tuple(_experiments(proto, nodes, tensors, Path(scratch)))
             innocent = [e for e in experiments if e.kernel not in guilty]
-            guilty.update(_tried(innocent, library, tensors, rtol, atol, threads))
+            guilty.update(_tried(innocent, library, tensors, rtol, atol, threads, provider))
     return tuple(guilty.items())
 
 
@@ -139,7 +142,13 @@ def _infos(names: Sequence[str], sources: Sequence[str], tensors: _Tensors) -> l
 
 
 def _tried(
-    experiments: Sequence[_Experiment], library: Path, tensors: _Tensors, rtol: float, atol: float, threads: int
+    experiments: Sequence[_Experiment],
+    library: Path,
+    tensors: _Tensors,
+    rtol: float,
+    atol: float,
+    threads: int,
+    provider: str,
 ) -> Iterator[tuple[str, str]]:
     """Yield the kernels that fail on these tensors; a process serves until a kernel ends it."""
     remaining = list(experiments)
@@ -148,7 +157,7 @@ def _tried(
             while remaining:
                 experiment = remaining.pop(0)
                 try:
-                    sentence = _try_kernel(process, experiment, library, tensors, rtol, atol, threads)
+                    sentence = _try_kernel(process, experiment, library, tensors, rtol, atol, threads, provider)
                 except ChildError as error:
                     yield experiment.kernel, f"The kernel failed: {error.sentence}."
                     if error.stage in ("crash", "time"):
@@ -166,8 +175,9 @@ def _try_kernel(
     rtol: float,
     atol: float,
     threads: int,
+    provider: str,
 ) -> str | None:
-    process.open(Subject(experiment.kernel, experiment.model, library, optimize=False), threads)
+    process.open(Subject(experiment.kernel, experiment.model, library, False, provider), threads)
     for node in experiment.nodes:
         operands = {name: tensors[source] for name, source in zip(experiment.inputs, node.input, strict=True) if name}
         results = dict(process.run(operands, _KERNEL_SECONDS))

@@ -73,7 +73,7 @@ def bind_inputs(path: Path, bindings: Bindings) -> tuple[tuple[str, TensorType],
                 extents.setdefault(dimension, extent)
     bound: dict[str, tuple[int, ...]] = {}
     for name, declared in inputs.items():
-        shape_or_none = bindings.shapes.get(name) or _bound(declared.shape, extents)
+        shape_or_none = bindings.shapes.get(name, _bound(declared.shape, extents))
         if shape_or_none is not None:
             bound[name] = shape_or_none
     unbound = [declared for name, declared in inputs.items() if name not in bound]
@@ -135,7 +135,7 @@ def _check_bindings(inputs: Mapping[str, _Input], bindings: Bindings) -> None:
             len(declared) == len(shape)
             and all(_agrees(d, extent, bindings.dims) for d, extent in zip(declared, shape, strict=True))
         )
-        if not fits or any(extent < 1 for extent in shape):
+        if not fits or any(extent < 0 for extent in shape):
             written = "x".join(map(str, shape))
             hint = f"the model declares {_text(declared)}"
             raise UsageError(f"the shape {written} given for {name!r} does not fit the model", where=name, hint=hint)

@@ -8,6 +8,8 @@ import re
 from importlib import metadata
 
 from korch_cli.core.errors import MissingError
+from korch_cli.verify.driver import find_driver
+from korch_cli.verify.library import CUDA_PROVIDER
 
 _OLDEST = (1, 17)
 _PACKAGES = ("onnxruntime", "onnxruntime-gpu")
@@ -31,6 +33,21 @@ def require_onnxruntime() -> str:
         oldest = ".".join(map(str, _OLDEST))
         raise MissingError(f"ONNX Runtime {version} is too old; korch needs {oldest} or newer", hint=_INSTALL)
     return version
+
+
+def require_cuda() -> None:
+    """Make sure that models can run on a GPU here.
+
+    Raises:
+        MissingError: this ONNX Runtime has no CUDA provider, or there is no GPU.
+    """
+    require_onnxruntime()
+    import onnxruntime
+
+    if CUDA_PROVIDER not in onnxruntime.get_available_providers():
+        hint = "pip uninstall onnxruntime, then pip install 'korch-cli[cuda]'"
+        raise MissingError("this ONNX Runtime does not run models on a GPU", hint=hint)
+    find_driver()
 
 
 def _installed(package: str) -> str | None:

@@ -298,6 +298,41 @@ def shifted_between_convolutions(s: Sketch) -> str:
     return str(s.add("Conv", y, s.weights(2, channels, 3, 3), pads=[1, 1, 1, 1]))
 
 
+@sketch("normalize_affine_maps")
+def scaled_and_shifted_between_convolutions(s: Sketch) -> str:
+    batch, channels, height, width = s.extent(1, 2), s.extent(), s.extent(3, 6), s.extent(3, 6)
+    y = s.add("Conv", s.input(batch, 3, height, width), s.weights(channels, 3, 1, 1))
+    y = s.either("Mul", y, s.add("HardSigmoid", y))
+    scale = s.constant([1.7]) if s.rng.integers(2) else s.weights(channels, 1, 1)
+    y = s.either("Mul", y, scale) if s.rng.integers(2) else s.add("Div", y, scale)
+    y = s.either("Add", y, s.weights(1)) if s.rng.integers(2) else s.add("Sub", s.constant(0.3), y)
+    return str(s.add("Conv", y, s.weights(2, channels, 3, 3), pads=[1, 1, 1, 1]))
+
+
+@sketch("split_convolutions")
+def split_convolution(s: Sketch) -> str:
+    s.opset = int(s.rng.choice([11, 13, 17, 18]))
+    batch, channels, height, width = s.extent(1, 2), s.extent(), s.extent(3, 6), s.extent(3, 6)
+    sizes = [16 * s.extent(1, 2) for _ in range(s.extent(2, 3))]
+    x = s.input(batch, channels, height, width)
+    bias = [s.weights(sum(sizes))] if s.rng.integers(2) else []
+    y = s.add("Conv", x, s.weights(sum(sizes), channels, 3, 3), *bias, pads=[1, 1, 0, 2], strides=[1, 2])
+    match s.rng.integers(3):
+        case 0:
+            y = s.either("Mul", y, s.add("Sigmoid", y))
+        case 1:
+            y = s.add("Relu", s.add("LeakyRelu", y, alpha=0.3))
+    parts = _split(s, y, sizes)
+    last = s.add("Conv", parts[-1], s.weights(16, sizes[-1], 1, 1))
+    return str(s.add("Concat", *parts, last, axis=1))
+
+
+def _split(s: Sketch, x: str, sizes: list[int]) -> list[str]:
+    if s.opset < 13:
+        return list(s.add("Split", x, outputs=len(sizes), axis=1, split=sizes))
+    return list(s.add("Split", x, s.integers(*sizes), outputs=len(sizes), axis=1))
+
+
 @sketch("transpose_images")
 def from_image(s: Sketch) -> str:
     batch, channels, height, width = s.extent(1, 2), s.extent(), s.extent(), s.extent()

@@ -59,3 +59,19 @@ def test_a_model_without_a_ratio_leaves_no_mean(tmp_path: Path) -> None:
 def test_no_mean_of_four(absent: str, tmp_path: Path) -> None:
     text = whole([entry(name, 2.0, 0.5) for name in FIVE if name != absent], tmp_path)
     assert "Geometric" not in text
+
+
+def test_the_search_is_told_with_its_prediction(tmp_path: Path) -> None:
+    first = {
+        "seconds": 61.2, "changed": True, "prediction": {"predicted_us": 9.0, "measured_us": 10.0, "ratio": 0.9},
+        "primitives": 1234, "candidates": 56, "distinct": 45, "measured": 7, "from_store": 3, "rounds": 2, "gap": 0.012,
+        "solve_seconds": 0.5,
+    }  # fmt: skip
+    size = dict.fromkeys(("input_bytes", "output_bytes", "library_bytes"), 0)
+    size |= dict.fromkeys(("ort_open_s", "korch_open_s", "ort_peak_mb", "korch_peak_mb"), 1)
+    model = entry("candy", 2.0, 0.5) | {"size": size}
+    text = whole([model | {"search": {"first": first, "second": first | {"seconds": 9.6}}}], tmp_path)
+    assert "| candy-dynamo | 1,234 | 56 (45) | 10 | 1.2% | 0.5 | 61 | 10 | 0.90 |" in text
+    unknown = first | {"prediction": None}
+    text = whole([model | {"search": {"first": unknown, "second": None}}], tmp_path)
+    assert "| 61 | – | – |" in text

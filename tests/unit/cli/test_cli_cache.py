@@ -197,10 +197,16 @@ def test_wrong_words_are_errors_of_usage(
     _explained(invoke("cache", "import", tmp_path / "absent"), 2, "absent")
     _explained(invoke("cache", "import", tmp_path / "nonsense"), 2, "korch cache export")
     _explained(invoke("cache", "import", tmp_path), 2, "directory")
+    (tmp_path / "deep").write_text("[" * 100_000)
+    _explained(invoke("cache", "import", tmp_path / "deep"), 2, "korch cache export")
+    for name in ("profiles.sqlite", "profiles.sqlite-wal"):
+        _explained(invoke("cache", "export", folder / name), 2, "overwrite the store")
+    document(invoke("cache", "stats", "--format", "json"))
     assert invoke("cache", "pray").exit_code == 2
-    monkeypatch.setenv("KORCH_CACHE_LIMIT", "much")
-    for name in ("path", "stats", "prune", "clear"):
-        _explained(invoke("cache", name), 2, "KORCH_CACHE_LIMIT", "300MiB")
+    for limit in ("much", "9" * 400):
+        monkeypatch.setenv("KORCH_CACHE_LIMIT", limit)
+        for name in ("path", "stats", "prune", "clear"):
+            _explained(invoke("cache", name), 2, "KORCH_CACHE_LIMIT", "300MiB")
 
 
 def test_a_home_that_is_not_there_is_explained(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:

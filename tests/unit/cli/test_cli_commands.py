@@ -184,7 +184,8 @@ def test_the_pipeline_takes_every_setting_that_the_command_gives() -> None:
     from korch_cli.pipeline.settings import Settings
 
     expected = {"source", "output", "bindings", "threads", "jobs", "seed", "inputs", "rtol", "atol", "gap"}
-    expected |= {"budget_s", "solver_time_s", "max_primitives", "compiler", "plan", "portable", "force_fusion"}
+    expected |= {"budget_s", "solver_time_s", "max_primitives", "compiler", "processor", "plan", "portable"}
+    expected |= {"force_fusion", "target", "archs", "gpu"}
     assert set(inspect.signature(Settings).parameters) == expected
 
 

@@ -122,6 +122,22 @@ def archived(name: str, content: bytes) -> bytes:
     return held.getvalue()
 
 
+_SHAPE = b"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999, 9999), }"
+_HUGE = b"\x93NUMPY\x01\x00v\x00" + _SHAPE.ljust(117) + b"\n"
+"""An array that says it has more elements than there is memory."""
+
+
+def _damaged(*, compressed: bool, at: int, by: int) -> bytes:
+    """An archive of which bytes are others: of the elements, the flags (1 is a password) or the way to compress."""
+    held = io.BytesIO()
+    (np.savez_compressed if compressed else np.savez)(held, x=np.random.default_rng(0).random((30, 40)))
+    content = bytearray(held.getvalue())
+    entry = content.find(b"PK\x01\x02")
+    for place in range(at, at + 200) if compressed else (at, entry + at + 2):
+        content[place] ^= by
+    return bytes(content)
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -132,7 +148,12 @@ def archived(name: str, content: bytes) -> bytes:
         archived("x.npy", b"no array"),
         archived("x.npy", b"\x93NUMPY\x01\x00 cut"),
         archived("x.txt", b"no array"),
+        archived("x.npy", _HUGE),
+        _damaged(compressed=True, at=60, by=0x5A),
+        _damaged(compressed=False, at=6, by=1),
+        _damaged(compressed=False, at=8, by=99),
     ],
+    ids=range(11),
 )
 def test_files_without_arrays_are_refused(tmp_path: Path, pair: tuple[Path, Path], content: bytes | None) -> None:
     if content is not None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -8,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from click.testing import Result
 
@@ -44,7 +46,7 @@ def test_flags_reach_the_pipeline(invoke: Invoke, pipeline: SimpleNamespace, mod
     output = tmp_path / "out.onnx"
     flags = "--dim batch=1 --dim p2o.Dim.0=7 --shape x=1x3x48x320 --shape a=b=4 --threads 3 --jobs 5"
     more = "--seed 9 --rtol 0.1 --atol 0.2 --gap 0.05 --budget 1.5m --solver-time 90s --max-kernel-size 4"
-    last = "--cxx clang++ --portable --force-fusion"
+    last = "--cxx clang++ --cpu x86-64-v3 --portable --force-fusion --target cuda --arch sm_90,sm_80,sm_90 --gpu H200"
     result = invoke("optimize", model, "-o", output, *flags.split(), *more.split(), *last.split())
     assert result.exit_code == 0, result.output
     assert vars(pipeline.settings) == {
@@ -63,7 +65,11 @@ def test_flags_reach_the_pipeline(invoke: Invoke, pipeline: SimpleNamespace, mod
         "solver_time_s": 90.0,
         "max_primitives": 4,
         "compiler": "clang++",
+        "processor": "x86-64-v3",
         "portable": True,
+        "target": "cuda",
+        "archs": ("sm_90", "sm_80"),
+        "gpu": "H200",
         "force_fusion": True,
     }
 
@@ -74,7 +80,13 @@ def test_defaults(invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_pa
     given = pipeline.settings
     assert (given.threads, given.jobs, given.seed) == (processors, processors, 0)
     assert (given.rtol, given.atol, given.gap) == (1e-4, 1e-5, 0.02)
-    assert (given.budget_s, given.solver_time_s, given.compiler) == (600.0, 60.0, None)
+    assert (given.budget_s, given.solver_time_s, given.compiler, given.processor) == (600.0, 60.0, None, None)
+    assert (given.target, given.archs, given.gpu, given.portable) == ("cpu", (), None, False)
+
+
+def test_a_gpu_has_operators_of_onnx_alone(invoke: Invoke, pipeline: SimpleNamespace, model: Path) -> None:
+    invoke("optimize", model, "-o", model.with_name("out.onnx"), "--target", "cuda")
+    assert pipeline.settings.portable
 
 
 @pytest.mark.parametrize(
@@ -91,9 +103,13 @@ def test_defaults(invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_pa
         ("--dim", "batch=0", "batch=1"),
         ("--dim", "=1", "batch=1"),
         ("--dim", "batch=1.5", "batch=1"),
+        ("--dim", f"batch={'1' * 5000}", "batch=1"),
+        ("--shape", f"x={'1' * 5000}x3", "x=1x3x48x320"),
+        ("--budget", f"{'9' * 400}h", "90s"),
         ("--gap", "2", "0<=x<=1"),
         ("--threads", "0", "x>=1"),
         ("--format", "xml", "json"),
+        ("--cpu", "pentium", "x86-64-v3"),
     ],
 )
 def test_malformed_values_are_errors_of_usage_with_an_example(
@@ -135,12 +151,27 @@ def test_the_input_is_never_the_output(
     assert pipeline.settings is None
 
 
-@pytest.mark.parametrize("name", ["in.onnx", "out.onnx"])
-def test_the_report_never_overwrites_a_model(
+@pytest.mark.parametrize("name", ["in.onnx", "out.onnx", "out.korch.so", "out.plan.json", "out.onnx.data"])
+def test_the_report_never_overwrites_a_model_or_what_lies_beside_it(
     invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path, name: str
 ) -> None:
     result = invoke("optimize", model, "-o", tmp_path / "out.onnx", "--report", tmp_path / name)
     assert result.exit_code == 2
+    assert pipeline.settings is None
+
+
+@pytest.mark.parametrize("flag", ["--inputs", "--from-plan"])
+def test_the_report_never_overwrites_what_is_read(
+    invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path, flag: str
+) -> None:
+    read = tmp_path / "read"
+    with read.open("wb") as file:
+        np.savez(file, x=np.zeros(3))
+    before = read.read_bytes()
+    result = invoke("optimize", model, "-o", tmp_path / "out.onnx", flag, read, "--report", read)
+    assert result.exit_code == 2
+    assert "would overwrite" in result.stderr
+    assert read.read_bytes() == before
     assert pipeline.settings is None
 
 
@@ -217,6 +248,9 @@ def test_an_output_folder_that_takes_no_files_is_found_before_any_work(
         (MissingError("no"), 4),
         (BudgetError("no"), 5),
         (KorchError("no"), 70),
+        (MemoryError("no"), 4),
+        (OSError(errno.ENOSPC, "no space"), 4),
+        (OSError(errno.EMFILE, "too many files", Path("there")), 4),
         (KeyboardInterrupt(), 130),
         (Terminated(), 143),
     ],
@@ -228,7 +262,7 @@ def test_each_failure_has_its_exit_code(
     result = invoke("optimize", model, "-o", tmp_path / "out.onnx", "-q")
     assert result.exit_code == code
     assert result.stdout == ""
-    assert len(result.stderr.strip().splitlines()) == 1
+    assert result.stderr.strip().splitlines()[1:] in ([], ["  give the model's inputs smaller shapes, or free some"])
 
 
 def test_a_failure_says_where_and_what_to_do(

@@ -245,6 +245,27 @@ def test_paths_are_looked_at_first(invoke: Invoke, model: Path, tmp_path: Path) 
     assert invoke("reduce", model, "--check", "false", "-o", out, "--dim", "n=2").exit_code == 2
 
 
+def test_weights_in_another_file_are_never_overwritten(invoke: Invoke, tmp_path: Path) -> None:
+    path, weights = tmp_path / "m.onnx", tmp_path / "weights"
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Add(x, w) }'
+    )
+    proto.graph.initializer.append(numpy_helper.from_array(np.ones(2, np.float32), "w"))
+    onnx.save_model(proto, path, save_as_external_data=True, location=weights.name, size_threshold=0)
+    before = weights.read_bytes()
+    for command in (
+        ["reduce", path, "--check", "false", "-o", weights],
+        ["reduce", path, "--check", "false", "-o", tmp_path / "o.onnx", "--report", weights],
+        ["inspect", path, "--report", weights],
+        ["explain", path, "--report", weights],
+        ["optimize", path, "-o", tmp_path / "o.onnx", "--report", weights],
+    ):
+        result = invoke(*command)
+        assert result.exit_code == 2, result.output
+        assert "would be overwritten" in result.stderr
+        assert weights.read_bytes() == before
+
+
 def test_words_are_split_as_a_shell_would() -> None:
     assert words_of("korch optimize {} -o '/tmp/a b.onnx'") == ("korch", "optimize", "{}", "-o", "/tmp/a b.onnx")
     with pytest.raises(UsageError, match="names no command"):

@@ -16,9 +16,11 @@ from korch_cli.codegen import generate, headers
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.interpreter import evaluate
 from korch_cli.core.kernel import Kernel, KernelBody
+from korch_cli.core.processor import NATIVE
 from korch_cli.core.progress import Silent
-from korch_cli.core.types import DType
+from korch_cli.core.types import Array, DType
 from korch_cli.toolchain import BuildFailure, Compiler, compile_units, find_compiler, link
+from tests.emulation.emulating import EmulatedKernels, link_program
 from tests.unit.codegen.drawing import EPSILONS, draw_operand
 
 GUARD = 64
@@ -26,11 +28,21 @@ GUARD = 64
 
 Check = Callable[[Sequence[PrimitiveGraph]], list[Kernel]]
 """Generates, builds and checks kernels for bodies; returns the kernels."""
+Run = Callable[[str, Sequence[Array], Sequence[Array], Sequence[tuple[int, int]]], None]
+"""Runs parts of the units of a kernel: its name, operands, guarded bytes of its results, and the parts."""
+EMULATOR = os.environ.get("KORCH_TEST_EMULATOR", "")
+"""What runs kernels of another processor; KORCH_CXX has to name a compiler for that one."""
+PROCESSOR = os.environ.get("KORCH_TEST_PROCESSOR", NATIVE)
+
+
+def kernel_compiler() -> Compiler:
+    """Return the compiler of this test run."""
+    return find_compiler(os.environ.get("KORCH_CXX"), PROCESSOR)
 
 
 @pytest.fixture(scope="session")
 def quick_compiler() -> Compiler:
-    found = find_compiler(os.environ.get("KORCH_CXX"))
+    found = kernel_compiler()
     flags = tuple(f for f in found.flags if f not in ("-O3", "-fvisibility=hidden"))
     return Compiler(found.command, (*flags, "-O1"), f"{found.identity} -O1")
 
@@ -49,7 +61,7 @@ def check_kernels(tmp_path: Path, quick_compiler: Compiler) -> Check:
 @pytest.fixture
 def check_shipped_kernels(tmp_path: Path) -> Check:
     """The same with the flags that kernels are shipped with; these may bring out errors of a compiler."""
-    found = find_compiler(os.environ.get("KORCH_CXX"))
+    found = kernel_compiler()
     flags = tuple(f for f in found.flags if f != "-fvisibility=hidden")
     return _check_with(Compiler(found.command, flags, f"{found.identity} visible"), tmp_path)
 
@@ -64,34 +76,48 @@ def _check_with(compiler: Compiler, tmp_path: Path) -> Check:
             assert not isinstance(result, BuildFailure), f"{result.log}\n{units[name]}"
         objects = [path for path in built.values() if isinstance(path, Path)]
         # A library stays loaded under its path, so that each needs one of its own.
-        shared = Path(tempfile.mkdtemp(dir=tmp_path)) / "kernels.so"
-        link(compiler, objects, shared, exports=names)
-        library = ctypes.CDLL(str(shared))
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        run = _emulated(compiler, objects, names, folder) if EMULATOR else _loaded(compiler, objects, names, folder)
         for graph, kernel in kernels:
             for seed in range(2):
-                _compare(graph, kernel, getattr(library, kernel.name), np.random.default_rng(seed))
+                _compare(graph, kernel, run, np.random.default_rng(seed))
         return [kernel for _, kernel in kernels]
 
     return check
+
+
+def _loaded(compiler: Compiler, objects: Sequence[Path], names: Sequence[str], folder: Path) -> Run:
+    link(compiler, objects, folder / "kernels.so", exports=names)
+    library = ctypes.CDLL(str(folder / "kernels.so"))
+
+    def run(name: str, inputs: Sequence[Array], outputs: Sequence[Array], parts: Sequence[tuple[int, int]]) -> None:
+        operands = (ctypes.c_void_p * max(1, len(inputs)))(*[a.ctypes.data for a in inputs])
+        results = (ctypes.c_void_p * len(outputs))(*[a.ctypes.data + GUARD for a in outputs])
+        for begin, end in parts:
+            getattr(library, name)(operands, results, ctypes.c_int64(begin), ctypes.c_int64(end))
+
+    return run
+
+
+def _emulated(compiler: Compiler, objects: Sequence[Path], names: Sequence[str], folder: Path) -> Run:
+    link_program(compiler, objects, names, folder / "kernels", guard=GUARD)
+    return EmulatedKernels(folder / "kernels", EMULATOR).run
 
 
 def _body(graph: PrimitiveGraph) -> KernelBody:
     return KernelBody("digest", graph, tuple(v.id for v in graph.inputs()), graph.outputs)
 
 
-def _compare(graph: PrimitiveGraph, kernel: Kernel, run: Callable[..., None], rng: np.random.Generator) -> None:
+def _compare(graph: PrimitiveGraph, kernel: Kernel, run: Run, rng: np.random.Generator) -> None:
     feeds = {value.id: draw_operand(value.type, rng) for value in graph.inputs()}
     # Sixteen bits are rounded after each primitive, which is no error of a kernel.
     narrow = any(value.type.dtype in (DType.F16, DType.BF16) for value in graph.values)
     expected = evaluate(graph, feeds, widen=not narrow)
     raw = [np.full(graph.values[v].type.size_bytes + 2 * GUARD, 0xAB, np.uint8) for v in graph.outputs]
-    inputs = (ctypes.c_void_p * max(1, len(feeds)))(*[a.ctypes.data for a in feeds.values()])
-    outputs = (ctypes.c_void_p * len(raw))(*[a.ctypes.data + GUARD for a in raw])
     cuts = sorted({0, kernel.units, *rng.integers(0, kernel.units + 1, 3).tolist()})
     parts = list(pairwise(cuts))
     rng.shuffle(parts)
-    for begin, end in parts:
-        run(inputs, outputs, ctypes.c_int64(begin), ctypes.c_int64(end))
+    run(kernel.name, list(feeds.values()), raw, parts)
     for v, bytes_ in zip(graph.outputs, raw, strict=True):
         typed = graph.values[v].type
         assert (bytes_[:GUARD] == 0xAB).all(), f"{kernel.name} writes before its result\n{kernel.source}"

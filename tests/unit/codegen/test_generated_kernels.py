@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -233,6 +234,26 @@ def test_reductions(check_kernels: Check) -> None:
     ]
     functions = ("sum", "mean", "max", "min")
     check_kernels([reduction(f, *s) for f in functions for s in shapes] + [reduction("prod", "4,6", "1", "4,1")])
+
+
+def test_transposed_results_beside_reductions(check_kernels: Check) -> None:
+    """An operand may be read across the lanes in loops of which some are not open yet where squares are."""
+    graphs = []
+    for perm in itertools.permutations(range(3)):
+        for axes in ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2)):
+            extents = (17, 9, 8)
+            reduced = ",".join("1" if axis in axes else str(e) for axis, e in enumerate(extents))
+            across = ",".join(str(extents[axis]) for axis in perm)
+            graphs.append(
+                graph(
+                    '%0 "x" f32[17,9,8] = input',
+                    f'%1 "s" f32[{reduced}] = reduce sum axes=[{",".join(map(str, axes))}] (%0) @0',
+                    f'%2 "t" f32[{across}] = transpose perm=[{",".join(map(str, perm))}] (%0) @1',
+                    f'%3 "n" f32[{across}] = elementwise neg (%2) @2',
+                    "outputs (%1, %3)",
+                )
+            )
+    check_kernels(graphs)
 
 
 def test_windows(check_kernels: Check) -> None:

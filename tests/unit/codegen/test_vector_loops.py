@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-import numpy as np
 import pytest
 
-from korch_cli.codegen import headers
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Kernel
-from korch_cli.core.progress import Silent
-from korch_cli.toolchain import Compiler, compile_units, find_compiler, link
 from tests.unit.codegen.body_graphs import graph, layout, softmax
 
 Check = Callable[[Sequence[PrimitiveGraph]], list[Kernel]]
@@ -132,55 +126,3 @@ def test_mish_needs_one_exponential(check_kernels: Check) -> None:
     (kernel,) = check_kernels([body])
     assert "tanh_softplus_(" in kernel.source
     assert " softplus_(" not in kernel.source
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    folder = tmp_path_factory.mktemp("loops")
-    source = """#include "korch_vector.h"
-using namespace korch;
-extern "C" void divide(const float* x, float by, float* y, int64_t n) {
-  const Divisor d = divisor(by);
-  for (int64_t i = 0; i + kLanes <= n; i += kLanes) store(y + i, divided(load<vf>(x + i), d));
-}
-extern "C" void gate(const float* x, float* y, int64_t n) {
-  for (int64_t i = 0; i + kLanes <= n; i += kLanes) store(y + i, tanh_softplus_(load<vf>(x + i)));
-}
-"""
-    found = find_compiler()
-    compiler = Compiler(found.command, tuple(f for f in found.flags if f != "-fvisibility=hidden"), found.identity)
-    built = compile_units(compiler, {"loops": source}, headers(), folder, jobs=1, progress=Silent())["loops"]
-    assert isinstance(built, Path), built
-    link(compiler, [built], folder / "loops.so", exports=["divide", "gate"])
-    return ctypes.CDLL(str(folder / "loops.so"))
-
-
-def test_division_by_one_number_is_division(library: ctypes.CDLL) -> None:
-    rng = np.random.default_rng(0)
-    wide = np.exp(rng.uniform(-87, 88, 4096)) * rng.choice([-1, 1], 4096)
-    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 3.4e38, -3.4e38, 1.0, 3.0, 1e-38]
-    x = np.concatenate([wide, special, np.zeros(4)]).astype(np.float32)
-    x = x[: x.size // 16 * 16]
-    for by in [*special, 3.0, 6.0, 0.1, 1e30, -7e-30, *rng.uniform(-9, 9, 20)]:
-        divisor = np.float32(by)
-        y = np.zeros_like(x)
-        pointers = (ctypes.c_void_p(x.ctypes.data), ctypes.c_float(float(divisor)), ctypes.c_void_p(y.ctypes.data))
-        library.divide(*pointers, ctypes.c_int64(x.size))
-        with np.errstate(all="ignore"):
-            want = x / divisor
-        normal = (np.abs(want) >= np.finfo(np.float32).tiny) & np.isfinite(want)
-        np.testing.assert_allclose(y[normal], want[normal], rtol=1.8e-7, err_msg=str(by))
-        np.testing.assert_allclose(y[~normal], want[~normal], rtol=0, atol=3e-45, equal_nan=True, err_msg=str(by))
-
-
-def test_error_of_tanh_of_softplus(library: ctypes.CDLL) -> None:
-    x = np.concatenate([np.linspace(-105, 30, 40_000), np.linspace(-3, 3, 8_000)]).astype(np.float32)
-    x[:8] = [0.0, -0.0, np.inf, -np.inf, np.nan, 3e38, -3e38, 1e-45]
-    y = np.zeros_like(x)
-    library.gate(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data), ctypes.c_int64(x.size))
-    wide = x.astype(np.float64)
-    want = np.tanh(np.maximum(wide, 0) + np.log1p(np.exp(-np.abs(wide))))
-    finite = np.isfinite(want)
-    spacing = np.spacing(np.maximum(np.abs(want[finite]), np.finfo(np.float32).tiny).astype(np.float32))
-    assert (np.abs(y[finite] - want[finite]) / spacing).max() <= 5
-    np.testing.assert_array_equal(np.isnan(y), np.isnan(want))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.external_data_helper import set_external_data
 
 from korch_cli.core.errors import ExitCode, KorchError, ModelError, UsageError
@@ -219,3 +219,59 @@ def test_every_refusal_is_explained_in_one_string(build: Build, loaded: Loader) 
     error: KorchError = refused(loaded, external(build, "../w.bin"))
     assert "(w)" in str(error)
     assert str(error).count("\n") == 1
+
+
+_PLACES = ("input", "made", "node", "type", "domain", "dimension", "branch", "attribute", "function", "weight")
+
+
+@pytest.mark.parametrize("place", _PLACES)
+def test_a_name_that_is_no_text(tmp_path: Path, place: str) -> None:
+    """Protobuf gives such a name as bytes."""
+    name = {other: other for other in _PLACES} | {place: "ODDNAME"}
+    make, info = helper.make_node, helper.make_tensor_value_info
+    branches = [
+        helper.make_graph([make(op, [name["made"]], [name["branch"]])], "b", [], [info(name["branch"], 1, None)])
+        for op in ("Neg", "Abs")
+    ]
+    nodes = [
+        make("Add", [name["input"], name["weight"]], [name["made"]], name=name["node"]),
+        make("If", ["c"], ["e"], then_branch=branches[0], else_branch=branches[1]),
+        make(name["type"], ["e"], ["h"], domain=name["domain"]),
+        make("Bar", ["h"], ["y"], domain="own"),
+    ]
+    nodes[2].attribute.append(helper.make_attribute(name["attribute"], 1))
+    opsets = [helper.make_opsetid(domain, version) for domain, version in (("", 17), ("own", 1), (name["domain"], 1))]
+    body = [make("Exp", ["p"], [name["function"]]), make("Neg", [name["function"]], ["q"])]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [info(name["input"], 1, [name["dimension"]]), info("c", TensorProto.BOOL, [])],
+        [info("y", 1, None)],
+        [numpy_helper.from_array(np.ones(1, np.float32), name["weight"])],
+    )
+    function = helper.make_function("own", "Bar", ["p"], ["q"], body, opsets[:1])
+    path = tmp_path / "m.onnx"
+    content = helper.make_model(graph, opset_imports=opsets, functions=[function]).SerializeToString()
+    bindings = Bindings({name["dimension"]: 2}, {})
+    path.write_bytes(content)
+    assert load(path, bindings).operators
+    path.write_bytes(content.replace(b"ODDNAME", b"\xff\xfe\xe9\x80odd"))
+    with pytest.raises(ModelError, match="no UTF-8 text") as caught:
+        load(path, bindings)
+    assert "odd" in str(caught.value.where)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_an_attribute_without_a_type(build: Build, loaded: Loader, inside: bool) -> None:
+    softmax = helper.make_node("Softmax", ["x"], ["s"], axis=0)
+    softmax.attribute[0].ClearField("type")
+    node = softmax
+    if inside:
+        branch = helper.make_graph([softmax], "b", [], [helper.make_tensor_value_info("s", 1, None)])
+        node = helper.make_node("If", ["c"], ["s"], then_branch=branch, else_branch=branch)
+    proto = build([node, helper.make_node("Relu", ["s"], ["y"])], {"x": [2]}, {"y": [2]})
+    if inside:
+        proto.graph.input.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
+    error = refused(loaded, proto)
+    assert "'axis' has no type" in error.message
+    assert "Softmax" in str(error.where)

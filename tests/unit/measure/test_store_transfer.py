@@ -91,6 +91,8 @@ def _lines(*entries: Any) -> str:
         *((_lines(GOOD | {"key": key}).encode(), "line 3") for key in (None, 3, "", "word")),
         *((_lines(GOOD | {"content": value}).encode(), "line 3") for value in NO_CONTENT),
         (_lines(GOOD | {"origin": 3}).encode(), "line 3"),
+        *((_lines(GOOD | {name: "half/\ud800"}).encode(), "line 3") for name in ("key", "origin")),
+        ((_lines() + "\n" + "[" * 100_000).encode(), "line 3"),
     ],
 )
 def test_a_file_of_something_else_changes_nothing(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from korch_cli.candidates import CandidateSet, SearchLimits, cut, enumerate_candidates
+from korch_cli.codegen import generate
 from korch_cli.core.artifact import KernelResult
 from korch_cli.core.kernel import Candidate, CandidateKind, Kernel, Port, Timing, TimingSource
 from korch_cli.core.plan import Plan, Priced
@@ -60,7 +61,7 @@ def searching(
     """A search in which the candidates with these bodies were measured."""
     source = tmp_path / "in.onnx"
     source.write_bytes(b"a model")
-    bench = Bench(Compiler(("g++",), (), "g++ 12"), store, "a machine, 1 threads", tmp_path, 1, 1, 0, 17)
+    bench = Bench(Compiler(("g++",), (), "g++ 12"), store, "a machine, 1 threads", tmp_path, 1, 1, 0, 17, generate)
     known = tuple(CANDIDATES.values())
     laboratory = Laboratory(partial(cut, GRAPH), {c.digest: c for c in known}, bench, Silent())
     for body, time_us in times.items():

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from korch_cli.candidates import CandidateSet, cut
+from korch_cli.codegen import generate
 from korch_cli.core.errors import UsageError
 from korch_cli.core.kernel import Kernel
 from korch_cli.core.progress import Silent
@@ -108,7 +109,7 @@ def _keys(bench: Bench) -> tuple[str, str]:
 
 def test_no_figure_of_another_machine_or_compiler_has_the_same_key(tmp_path: Path) -> None:
     store: Any = None
-    here = Bench(Compiler(("g++",), (), "g++ 12"), store, "a machine, 2 threads", tmp_path, 2, 2, 0, 17)
+    here = Bench(Compiler(("g++",), (), "g++ 12"), store, "a machine, 2 threads", tmp_path, 2, 2, 0, 17, generate)
     assert _keys(here) == _keys(replace(here, jobs=1, folder=tmp_path / "other"))
     others = [
         replace(here, identity="a machine, 1 threads"),

@@ -18,6 +18,7 @@ from korch_cli.core.record import (
     ContestantRecord,
     DryRunRecord,
     KernelRecord,
+    KernelTime,
     NodeTime,
     OptimizeRecord,
     OutputError,
@@ -58,9 +59,15 @@ def nodes() -> tuple[NodeTime, ...]:
 
 
 @pytest.fixture
+def kernel_times() -> tuple[KernelTime, ...]:
+    names = (("a", "b", "c", "d"), ("e", "f", "g", "h"))
+    return (KernelTime("k_abc", 2, names, "row", 8192, 150_000.0, 40.0, 10.0, "arithmetic", 0.25),)
+
+
+@pytest.fixture
 def record(comparison: Comparison, verdicts: tuple[Verdict, ...]) -> OptimizeRecord:
     kernels = tuple(
-        KernelRecord(f"k_{i:02}", ("a", "b", "c", "d", "e"), "row", 2, 50.0, None if i else 90.0, 4096, 0.5)
+        KernelRecord(f"k_{i:02}", ("a", "b", "c", "d", "e"), "row", 2, 50.0, None if i else 90.0, 4096, 1500.0, 0.5)
         for i in range(10)
     )
     return OptimizeRecord(

@@ -27,6 +27,7 @@ from korch_cli.core.record import (
     ContestantRecord,
     DryRunRecord,
     KernelRecord,
+    KernelTime,
     NodeTime,
     OptimizeRecord,
     OutputError,
@@ -54,6 +55,7 @@ _RECORDS = (
     FileRecord,
     InstalledKernel,
     KernelRecord,
+    KernelTime,
     NodeRecord,
     NodeTime,
     OpaqueRecord,
@@ -129,8 +131,11 @@ def test_the_exit_code_decides_the_status(verdicts: tuple[Verdict, ...]) -> None
     assert document["exit_code"] == 1
 
 
-def test_profile_documents_keep_raw_times(comparison: Comparison, nodes: tuple[NodeTime, ...]) -> None:
-    document = _load("profile", Profile(comparison, nodes))
+def test_profile_documents_keep_raw_times(
+    comparison: Comparison, nodes: tuple[NodeTime, ...], kernel_times: tuple[KernelTime, ...]
+) -> None:
+    document = _load("profile", Profile(comparison, nodes, kernel_times))
+    assert document["kernels"][0]["nodes"] == [["a", "b", "c", "d"], ["e", "f", "g", "h"]]
     samples = document["comparison"]["samples"][0]
     assert samples["times_us"] == [10_000.0, 12_000.0, 11_000.0]
     assert samples["median_us"] == 11_000.0

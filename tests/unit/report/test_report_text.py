@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from korch_cli.core.record import Comparison, NodeTime, OptimizeRecord, Ratio, Samples, Verdict
+from korch_cli.core.record import Comparison, KernelTime, NodeTime, OptimizeRecord, Ratio, Samples, Verdict
 from korch_cli.report import (
     Check,
     Level,
@@ -65,8 +65,8 @@ def test_optimize_says_unchanged(record: OptimizeRecord) -> None:
 def test_a_kernel_without_an_alternative_shows_a_question_mark(record: OptimizeRecord) -> None:
     lines = [line.split() for line in render_optimize(record).splitlines()]
     first, second = (next(line for line in lines if line[:1] == [name]) for name in ("k_00", "k_01"))
-    assert first[-3:] == ["90.0", "µs", "50%"]
-    assert second[-2:] == ["?", "50%"]
+    assert first[-6:] == ["90.0", "µs", "4.0", "KiB", "1,500", "50%"]
+    assert second[-5:] == ["?", "4.0", "KiB", "1,500", "50%"]
 
 
 def test_comparison_is_told_from_the_first_model(comparison: Comparison) -> None:
@@ -106,6 +106,15 @@ def test_nodes_are_listed_from_the_costliest(nodes: tuple[NodeTime, ...], compar
     assert lines[1].endswith("75.0%")
     assert render_profile(Profile(comparison, nodes)).endswith(render_nodes(nodes))
     assert render_profile(Profile(comparison)) == render_comparison(comparison)
+
+
+def test_kernels_are_listed_with_their_limits(comparison: Comparison, kernel_times: tuple[KernelTime, ...]) -> None:
+    text = render_profile(Profile(comparison, (), kernel_times))
+    heading, line = text.splitlines()[-2:]
+    assert heading.split()[-3:] == ["limit", "of", "limit"]
+    assert "a + b + c + 1 more" in line
+    assert "arithmetic 2 8.0 KiB 150,000" in " ".join(line.split())
+    assert line.split()[-5:] == ["40.0", "µs", "10.0", "µs", "25%"]
 
 
 def test_checks_are_summed_up_and_advised() -> None:

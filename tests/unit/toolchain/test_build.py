@@ -14,7 +14,7 @@ import pytest
 from korch_cli.core.errors import KorchError, MissingError
 from korch_cli.core.progress import Silent
 from korch_cli.toolchain import BuildFailure, Compiler, compile_units, find_compiler, link
-from korch_cli.toolchain.build import _Children
+from korch_cli.toolchain.children import Children
 
 EXPORT = 'extern "C" __attribute__((visibility("default")))'
 ANSWER = f'#include "number.h"\n{EXPORT} int answer() {{ return KORCH_NUMBER; }}\n'
@@ -141,14 +141,14 @@ def test_an_interruption_before_a_compiler_starts_lets_none_start(
         assert arrived.wait(60)
         raise KeyboardInterrupt
 
-    kill = _Children.kill
+    kill = Children.kill
 
-    def killed(children: _Children) -> None:
+    def killed(children: Children) -> None:
         kill(children)
         released.set()
 
     monkeypatch.setattr("korch_cli.toolchain.build.as_completed", interrupted)
-    monkeypatch.setattr(_Children, "kill", killed)
+    monkeypatch.setattr(Children, "kill", killed)
     monkeypatch.setattr(Path, "write_text", written_late)
     slow = Compiler((str(script),), (), "slow")
     with pytest.raises(KeyboardInterrupt):
@@ -191,6 +191,13 @@ def test_a_library_exports_what_was_asked_for_and_needs_no_cpp_runtime(compiler:
     assert "NODELETE" in dynamic
     needed = {line.split("[")[1].split("]")[0] for line in dynamic.splitlines() if "NEEDED" in line}
     assert needed <= {"libc.so.6", "libm.so.6"}
+
+
+@pytest.mark.parametrize("name", ["a \"quoted' \\ name", os.fsdecode(b"not \xff utf-8")])
+def test_objects_lie_in_folders_of_any_name(compiler: Compiler, tmp_path: Path, name: str) -> None:
+    made = compiled(compiler, ANSWER, tmp_path / name, HEADERS)
+    link(compiler, [made], tmp_path / "library.so", exports=["answer"])
+    assert (tmp_path / "library.so").stat().st_size > 0
 
 
 def test_equal_objects_make_equal_libraries(compiler: Compiler, tmp_path: Path) -> None:

@@ -48,6 +48,28 @@ def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
         find_compiler(str(tmp_path / "nothing"))
 
 
+def test_what_cannot_be_run_is_named(tmp_path: Path) -> None:
+    rubbish = tmp_path / "rubbish"
+    rubbish.write_bytes(b"\x00\x01 no program")
+    rubbish.chmod(0o755)
+    for command in (rubbish, rubbish / "below", tmp_path):
+        with pytest.raises(MissingError, match="it cannot be run"):
+            find_compiler(str(command))
+    with pytest.raises(MissingError, match="is no command"):
+        find_compiler("g++ 'never closed")
+
+
+def test_what_a_compiler_says_need_not_be_utf_8(tmp_path: Path) -> None:
+    broken = script(tmp_path, "broken", r"printf 'error: \377\376 kein Platz\n' >&2; exit 1")
+    with pytest.raises(MissingError, match="kein Platz"):
+        find_compiler(str(broken))
+    working = " ".join(find_compiler().command)
+    named = script(
+        tmp_path, "named", f"""[ "$1" = --version ] && {{ printf 'Übersetzer \\374\\n'; exit; }}; {working} "$@" """
+    )
+    assert "bersetzer" in find_compiler(str(named)).identity
+
+
 @pytest.mark.parametrize(("name", "sentence"), [("true", "makes no object file"), ("", "no program is named")])
 def test_a_program_that_is_no_compiler_is_not_believed(name: str, sentence: str) -> None:
     with pytest.raises(MissingError, match=sentence):
@@ -63,6 +85,25 @@ def test_the_next_compiler_is_tried_when_one_fails(tmp_path: Path, monkeypatch: 
     script(folder, "c++", f'PATH=/usr/bin:/bin exec {" ".join(working)} "$@"')
     monkeypatch.setenv("PATH", str(folder))
     assert find_compiler().command == ("c++",)
+
+
+def test_zig_is_asked_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As it parses flags before clang sees them.
+    strict = """for word in "$@"; do
+  case "$word" in
+    -fno-tree-loop-vectorize) echo "error: unknown clang option: $word" >&2; exit 1 ;;
+    -march=*-*) echo "error: unknown CPU: '${word%%-*}'" >&2; exit 1 ;;
+    -march=*) ;;
+    *) set -- "$@" "$word" ;;
+  esac
+  shift
+done
+exec g++ $(echo "$@" | sed 's/-fno-vectorize//; s/^c++//')"""
+    zig = script(tmp_path, "zig", strict)
+    for processor in ("native", "x86-64-v3"):
+        compiler = find_compiler(f"{zig} c++", processor)
+        assert compiler.processor == processor
+    assert not any("-" in flag.removeprefix("-march=") for flag in compiler.flags if flag.startswith("-march="))
 
 
 def test_the_identity_depends_on_the_target(tmp_path: Path) -> None:

@@ -42,10 +42,16 @@ def test_bindings_make_types(dynamic: Path) -> None:
     assert bound == (("x", TensorType(DType.F32, (2, 3, 4))), ("z", TensorType(DType.I64, (2, 5))))
 
 
+def test_a_shape_may_be_empty_as_for_optimize(dynamic: Path) -> None:
+    bound = bind_inputs(dynamic, Bindings({"t": 5}, {"x": (0, 3, 4)}))
+    assert bound == (("x", TensorType(DType.F32, (0, 3, 4))), ("z", TensorType(DType.I64, (0, 5))))
+
+
 def test_an_unknown_rank_needs_a_shape(tmp_path: Path) -> None:
     path = saved(tmp_path / "m.onnx", helper.make_tensor_value_info("x", TensorProto.FLOAT, None))
     assert model_inputs(path) == (("x", None, DType.F32),)
-    assert bind_inputs(path, Bindings({}, {"x": (2, 2)})) == (("x", TensorType(DType.F32, (2, 2))),)
+    for shape in ((2, 2), ()):
+        assert bind_inputs(path, Bindings({}, {"x": shape})) == (("x", TensorType(DType.F32, shape)),)
     with pytest.raises(UsageError, match="--shape x="):
         bind_inputs(path, Bindings({}, {}))
 
@@ -67,7 +73,7 @@ def test_unbound_dimensions_are_listed_with_the_flags_to_type(dynamic: Path) -> 
         ({}, {"w": (1,)}, "no input 'w'"),
         ({}, {"x": (1, 3)}, "does not fit"),
         ({}, {"x": (1, 4, 1)}, "does not fit"),
-        ({}, {"x": (1, 3, 0)}, "does not fit"),
+        ({}, {"x": (1, 3, -1)}, "does not fit"),
         ({"n": 2}, {"x": (1, 3, 1)}, "does not fit"),
     ],
 )

@@ -1,4 +1,4 @@
-// What a kernel library needs of ONNX Runtime's C interface, and the operators made with it.
+// What a kernel library needs of ONNX Runtime's C interface, and what its operators have in common: static shapes.
 //
 // Declared here from the interface's binary layout, so that no header of ONNX Runtime has to be installed: OrtApi is a
 // table of function pointers that only grows, and each entry keeps its place for good. Works with ONNX Runtime 1.17 and
@@ -10,7 +10,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 namespace korch {
 
@@ -25,6 +24,8 @@ struct Value;
 struct TypeInfo;
 struct ShapeInfo;
 struct InferenceContext;
+struct MemoryInfo;
+struct Allocator;
 
 using Api = void* const*;
 
@@ -47,17 +48,23 @@ enum Slot : int {
   kGetDimensionsCount = 61,
   kGetDimensions = 62,
   kGetTensorTypeAndShape = 65,
+  kMemoryInfoGetId = 72,
+  kAllocatorAlloc = 75,
+  kAllocatorFree = 76,
+  kAllocatorGetInfo = 77,
   kContextGetInput = 90,
   kContextGetOutput = 91,
   kReleaseStatus = 93,
   kReleaseTypeInfo = 98,
   kReleaseShapeInfo = 99,
+  kReleaseAllocator = 132,               // 3
+  kContextGetGpuComputeStream = 193,     // 4
   kKernelInfoGetInputTypeInfo = 234,     // 14
   kInferenceSetOutputTypeShape = 270,    // 17
   kSetSymbolicDimensions = 271,          // 17
   kContextParallelFor = 274,             // 17
+  kKernelInfoGetAllocator = 278,         // 18
 };
-constexpr uint32_t kOldestApi = 17;
 constexpr uint32_t kNewestApi = 18;
 
 // Calls an entry of the table; the arguments must have exactly the types of the C declaration.
@@ -99,37 +106,27 @@ struct CustomOp {
 
 // ---- Operators with static shapes ----------------------------------------------------------------------------------
 
-using Function = void (*)(const void* const* in, void* const* out, int64_t begin, int64_t end);
-
 struct Tensor {
   int type;  // TensorProto.DataType
   size_t rank;
   const int64_t* shape;
 };
 
-struct Kernel {
+// The first member of every kernel.
+struct Signature {
   const char* name;
-  Function run;
   const Tensor* inputs;
   size_t input_count;
   const Tensor* outputs;
   size_t output_count;
-  int64_t units;  // run() may be called on any partition of [0, units)
-  int64_t grain;  // units that are worth handing to another thread
 };
 
-// What is registered: the operator as ONNX Runtime sees it, and what it runs. Lives as long as the process, because
-// sessions and their options may use it until the end, in any order.
+// What is registered: the operator as ONNX Runtime sees it, and the kernel that it runs. Lives as long as the process,
+// because sessions and their options may use it until the end, in any order.
 struct Operator {
   CustomOp op;
   Api api;
-  const Kernel* kernel;
-};
-
-// An operator in a session. `checked[i]` says that a run need not look at the shape of input i: see create().
-struct Instance {
-  const Operator* owner;
-  bool checked[1];
+  const Signature* kernel;
 };
 
 #define KORCH_TRY(expression)                        \
@@ -166,7 +163,7 @@ inline Status* compare(Api api, const ShapeInfo* info, const Tensor& expected, b
   return nullptr;
 }
 
-inline Status* wrong_shape(Api api, const Kernel& kernel, size_t input) {
+inline Status* wrong_shape(Api api, const Signature& kernel, size_t input) {
   const Tensor& tensor = kernel.inputs[input];
   char text[512];
   size_t used = static_cast<size_t>(snprintf(text, sizeof text, "korch kernel %s: input %zu must have the shape [",
@@ -184,12 +181,8 @@ inline Status* wrong_shape(Api api, const Kernel& kernel, size_t input) {
 // run checks nothing (asking costs 0.2 us an input); where it knows others, the session is refused; where it knows
 // none, every run checks. What it knows is what it infers, what it enforces (for the inputs of the graph), and what it
 // believes: value_info that a model states falsely about another tensor is not found out here.
-inline Status* create(const CustomOp* op, Api api, const KernelInfo* info, void** result) {
-  const Operator& owner = self(op);
-  const Kernel& kernel = *owner.kernel;
-  Instance* instance = static_cast<Instance*>(malloc(sizeof(Instance) + kernel.input_count));
-  if (instance == nullptr) return fail(api, "korch: out of memory");
-  instance->owner = &owner;
+// `checked[i]` then says that a run need not look at the shape of input i.
+inline Status* check_shapes(Api api, const Signature& kernel, const KernelInfo* info, bool* checked) {
   for (size_t i = 0; i < kernel.input_count; ++i) {
     TypeInfo* type = nullptr;
     const ShapeInfo* shape_info = nullptr;
@@ -201,17 +194,13 @@ inline Status* create(const CustomOp* op, Api api, const KernelInfo* info, void*
     if (status == nullptr && shape_info != nullptr) status = compare(api, shape_info, kernel.inputs[i], false, &shape);
     if (type != nullptr) call<void>(api, kReleaseTypeInfo, type);
     if (status == nullptr && shape == Shape::different) status = wrong_shape(api, kernel, i);
-    if (status != nullptr) {
-      free(instance);
-      return status;
-    }
-    instance->checked[i] = shape == Shape::same;
+    if (status != nullptr) return status;
+    checked[i] = shape == Shape::same;
   }
-  *result = instance;
   return nullptr;
 }
 
-inline Status* check_value(Api api, const Kernel& kernel, size_t input, const Value* value) {
+inline Status* check_value(Api api, const Signature& kernel, size_t input, const Value* value) {
   ShapeInfo* info = nullptr;
   Shape shape = Shape::different;
   KORCH_TRY(call(api, kGetTensorTypeAndShape, value, &info));
@@ -221,44 +210,14 @@ inline Status* check_value(Api api, const Kernel& kernel, size_t input, const Va
   return status;
 }
 
-struct Work {
-  const Kernel* kernel;
-  const void* const* in;
-  void* const* out;
-  int64_t chunks;
-};
-
-inline void run_chunk(void* data, size_t index) {
-  const Work& work = *static_cast<const Work*>(data);
-  const int64_t units = work.kernel->units;
-  const int64_t share = units / work.chunks;
-  const int64_t rest = units % work.chunks;  // the first `rest` chunks get one unit more
-  const int64_t i = static_cast<int64_t>(index);
-  const int64_t begin = i * share + (i < rest ? i : rest);
-  work.kernel->run(work.in, work.out, begin, begin + share + (i < rest ? 1 : 0));
-}
-
-// Four chunks a processor: enough that a thread which is held up elsewhere leaves its share to the others.
-inline int64_t chunk_limit() {
-  static int64_t limit = 0;  // threads that race write the same number
-  if (limit == 0) {
-    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    limit = 4 * (processors > 0 ? processors : 1);
-  }
-  return limit;
-}
-
-inline Status* compute(void* data, Context* context) {
-  const Instance& instance = *static_cast<const Instance*>(data);
-  const Api api = instance.owner->api;
-  const Kernel& kernel = *instance.owner->kernel;
-  const void** in = static_cast<const void**>(alloca((kernel.input_count + 1) * sizeof(void*)));
-  void** out = static_cast<void**>(alloca((kernel.output_count + 1) * sizeof(void*)));
+// Finds the elements of all operands and results of a run.
+inline Status* bind(Api api, const Signature& kernel, const bool* checked, Context* context, const void** in,
+                    void** out) {
   for (size_t i = 0; i < kernel.input_count; ++i) {
     const Value* value = nullptr;
     void* elements = nullptr;
     KORCH_TRY(call(api, kContextGetInput, static_cast<const Context*>(context), i, &value));
-    if (!instance.checked[i]) KORCH_TRY(check_value(api, kernel, i, value));
+    if (!checked[i]) KORCH_TRY(check_value(api, kernel, i, value));
     KORCH_TRY(call(api, kGetTensorMutableData, const_cast<Value*>(value), &elements));
     in[i] = elements;
   }
@@ -268,16 +227,7 @@ inline Status* compute(void* data, Context* context) {
     KORCH_TRY(call(api, kContextGetOutput, context, i, tensor.shape, tensor.rank, &value));
     KORCH_TRY(call(api, kGetTensorMutableData, value, &out[i]));
   }
-  int64_t chunks = kernel.units / kernel.grain;
-  if (chunks > chunk_limit()) chunks = chunk_limit();
-  if (chunks < 2) {
-    kernel.run(in, out, 0, kernel.units);
-    return nullptr;
-  }
-  Work work = {&kernel, in, out, chunks};
-  const size_t total = static_cast<size_t>(chunks);
-  return call(api, kContextParallelFor, static_cast<const Context*>(context), &run_chunk, total, total,
-              static_cast<void*>(&work));
+  return nullptr;
 }
 
 inline Status* infer_output(Api api, const Tensor& tensor, size_t index, ShapeInfo* info, InferenceContext* context) {
@@ -293,7 +243,7 @@ inline Status* infer_output(Api api, const Tensor& tensor, size_t index, ShapeIn
 
 inline Status* infer_shapes(const CustomOp* op, InferenceContext* context) {
   const Api api = self(op).api;
-  const Kernel& kernel = *self(op).kernel;
+  const Signature& kernel = *self(op).kernel;
   for (size_t i = 0; i < kernel.output_count; ++i) {
     ShapeInfo* info = nullptr;
     KORCH_TRY(call(api, kCreateTensorTypeAndShapeInfo, &info));
@@ -304,14 +254,24 @@ inline Status* infer_shapes(const CustomOp* op, InferenceContext* context) {
   return nullptr;
 }
 
-inline void describe(Operator* result, const Kernel* kernel, Api api, uint32_t version) {
+// What operators of a target do beyond that.
+struct Behaviour {
+  const char* (*provider)(const CustomOp*);  // returns null for the CPU
+  uint32_t oldest_api;
+  const char* too_old;  // what to say where ONNX Runtime is older
+  Status* (*create)(const CustomOp*, Api, const KernelInfo*, void**);
+  Status* (*compute)(void*, Context*);
+  void (*destroy)(void*);
+};
+
+inline void describe(Operator* result, const Signature* kernel, Api api, uint32_t version, const Behaviour& behaviour) {
   *result = Operator{};
   result->api = api;
   result->kernel = kernel;
   CustomOp& op = result->op;
   op.version = version;
   op.name = [](const CustomOp* o) { return self(o).kernel->name; };
-  op.execution_provider = [](const CustomOp*) -> const char* { return nullptr; };  // the CPU
+  op.execution_provider = behaviour.provider;
   op.input_type = [](const CustomOp* o, size_t i) { return self(o).kernel->inputs[i].type; };
   op.input_count = [](const CustomOp* o) { return self(o).kernel->input_count; };
   op.output_type = [](const CustomOp* o, size_t i) { return self(o).kernel->outputs[i].type; };
@@ -319,9 +279,9 @@ inline void describe(Operator* result, const Kernel* kernel, Api api, uint32_t v
   op.input_characteristic = [](const CustomOp*, size_t) { return 0; };   // required
   op.output_characteristic = [](const CustomOp*, size_t) { return 0; };  // required
   op.input_memory_type = [](const CustomOp*, size_t) { return 0; };      // the default
-  op.create_kernel = create;
-  op.compute = compute;
-  op.destroy_kernel = free;
+  op.create_kernel = behaviour.create;
+  op.compute = behaviour.compute;
+  op.destroy_kernel = behaviour.destroy;
   op.infer_shapes = infer_shapes;
 }
 
@@ -334,20 +294,19 @@ inline uint32_t minor_version(const char* text) {
 }
 
 // Registers `count` kernels under `domain`. What is allocated here is never freed: see Operator.
-inline Status* register_kernels(SessionOptions* options, const ApiBase* base, const char* domain,
-                                const Kernel* const* kernels, size_t count) {
+template <class Kernel>
+inline Status* register_operators(SessionOptions* options, const ApiBase* base, const char* domain,
+                                  const Kernel* const* kernels, size_t count, const Behaviour& behaviour) {
   const uint32_t minor = minor_version(base->version());
   const uint32_t version = minor < kNewestApi ? minor : kNewestApi;
-  if (version < kOldestApi) {
-    return fail(base->get_api(1), "this korch library needs ONNX Runtime 1.17 or newer; without it the model still runs");
-  }
+  if (version < behaviour.oldest_api) return fail(base->get_api(1), behaviour.too_old);
   const Api api = base->get_api(version);
-  Operator* operators = static_cast<Operator*>(malloc(count * sizeof(Operator)));
+  Operator* operators = static_cast<Operator*>(malloc((count + 1) * sizeof(Operator)));
   if (operators == nullptr) return fail(api, "korch: out of memory");
   Domain* made = nullptr;
   KORCH_TRY(call(api, kCreateCustomOpDomain, domain, &made));
   for (size_t i = 0; i < count; ++i) {
-    describe(&operators[i], kernels[i], api, version);
+    describe(&operators[i], &kernels[i]->signature, api, version, behaviour);
     KORCH_TRY(call(api, kCustomOpDomainAdd, made, static_cast<const CustomOp*>(&operators[i].op)));
   }
   return call(api, kAddCustomOpDomain, options, made);

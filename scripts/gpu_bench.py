@@ -1,0 +1,158 @@
+"""Checking and timing prepared kernels on a GPU, for `gpu_check`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from korch_cli.core.graph import PrimitiveGraph
+from korch_cli.core.interpreter import evaluate
+from korch_cli.core.text import parse_graph
+from korch_cli.core.types import Array, DType, TensorType
+from korch_cli.measure.correctness import difference, draw_operand
+from korch_cli.measure.cuda import Roofline
+from korch_cli.measure.cuda.device import (
+    Buffers,
+    copies_to_make,
+    launch_all,
+    load_functions,
+    make_buffers,
+    read_results,
+    time_runs,
+)
+from scripts.gpu_plans import PreparedKernel
+
+SIZES, WORKLOADS = "sizes", "workloads"
+"""Groups of kernels; each other one is of a model."""
+_TOLERANCES = {DType.F32: 2e-5, DType.F64: 1e-13, DType.F16: 2.0**-7, DType.BF16: 2.0**-4}
+_MODEL_KERNELS = 40
+"""That are timed, of all models."""
+
+Deadline = Callable[[], bool]
+"""Whether time is up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A body with operands and what it makes of them."""
+
+    operands: tuple[Array, ...]
+    results: tuple[TensorType, ...]
+    expected: tuple[Array, ...]
+
+
+def case_of(text: str) -> Case:
+    """Draw operands for a body and compute its results by the primitives' meaning, in float64."""
+    graph: PrimitiveGraph = parse_graph(text)
+    rng = np.random.default_rng(0)
+    operands = tuple(draw_operand(value.type, rng) for value in graph.inputs())
+    feeds = dict(zip((value.id for value in graph.inputs()), operands, strict=True))
+    # Sixteen bits are rounded after each primitive, which is no error of a kernel.
+    narrow = any(value.type.dtype in (DType.F16, DType.BF16) for value in graph.values)
+    found = evaluate(graph, feeds, widen=not narrow)
+    results = tuple(graph.values[v].type for v in graph.outputs)
+    expected = (np.asarray(found[v]).reshape(graph.values[v].type.shape) for v in graph.outputs)
+    # What float64 holds and the type does not is infinite there.
+    with np.errstate(over="ignore"):
+        stored = tuple(array.astype(typed.dtype.numpy) for array, typed in zip(expected, results, strict=True))
+    return Case(operands, results, stored)
+
+
+class KernelBench:
+    """Checks and times kernels on one GPU; what `late` forbids is left out."""
+
+    def __init__(
+        self, cupy: Any, folder: Path, capability: int, roofline: Roofline, late: Deadline, *, timing: bool
+    ) -> None:
+        self._cupy, self._folder, self._capability = cupy, folder, capability
+        self._roofline, self._late, self._timing = roofline, late, timing
+        self._of_models = 0
+        # The kernels of a body follow each other.
+        self.case = functools.lru_cache(maxsize=1)(case_of)
+
+    def run(self, prepared: PreparedKernel) -> dict[str, Any]:
+        """Return what is found about a kernel; `failure` is null if it computes what it should."""
+        kernel = prepared.kernel
+        found: dict[str, Any] = {"group": prepared.group, "label": prepared.label, "name": kernel.name}
+        image = prepared.capability_for(self._capability)
+        if image is None:
+            return found | {"left_out": f"no image runs on sm_{self._capability}"}
+        if self._late():
+            return found | {"left_out": "time is up"}
+        case = self.case(prepared.graph)
+        stream = self._cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            functions = load_functions(self._cupy, self._folder / prepared.images[image], kernel.launches)
+            launch = functools.partial(launch_all, kernel.launches, functions)
+            buffers = make_buffers(self._cupy, case.operands, case.results, kernel.scratch)
+            launch(buffers)
+            stream.synchronize()
+            found["failure"] = _failure(case, read_results(buffers, case.results))
+            if found["failure"] is None and self._is_timed(prepared):
+                found |= self._times(stream, launch, case, prepared, buffers)
+                found["estimated_us"] = self._roofline.kernel_us(kernel, prepared.resources[image])
+        return found
+
+    def _is_timed(self, prepared: PreparedKernel) -> bool:
+        """All workloads, some kernels of models, and one small kernel, which takes what a launch takes."""
+        if not self._timing or self._late():
+            return False
+        if prepared.group == SIZES:
+            return prepared.label.startswith("points, f32")
+        self._of_models += prepared.group != WORKLOADS
+        return prepared.group == WORKLOADS or self._of_models <= _MODEL_KERNELS
+
+    def _times(
+        self, stream: Any, launch: Callable[[Buffers], None], case: Case, prepared: PreparedKernel, first: Buffers
+    ) -> dict[str, Any]:
+        size = sum(buffer.nbytes for several in first.values() for buffer in several)
+        more = range(copies_to_make(self._cupy, size) - 1)
+        scratch = prepared.kernel.scratch
+        copies = [first, *(make_buffers(self._cupy, case.operands, case.results, scratch) for _ in more)]
+        return {
+            "us": self._median(stream, [functools.partial(launch, one) for one in copies]),
+            # The same memory again and again: what a kernel finds that comes right after the one before it.
+            "resident_us": self._median(stream, [functools.partial(launch, first)]),
+            "bytes": prepared.kernel.read_bytes + prepared.kernel.written_bytes,
+            "flops": prepared.kernel.flops,
+        }
+
+    def _median(self, stream: Any, runs: Sequence[Callable[[], None]]) -> float:
+        return float(np.median(time_runs(self._cupy, stream, runs)))
+
+
+def _failure(case: Case, got: Sequence[Array]) -> str | None:
+    for typed, result, expected in zip(case.results, got, case.expected, strict=True):
+        tolerance = _TOLERANCES.get(typed.dtype, 0.0)
+        failure = difference(result, expected, tolerance, tolerance / 10)
+        if failure is not None:
+            return failure
+    return None
+
+
+def calibration(kernels: Sequence[dict[str, Any]], roofline: Roofline) -> dict[str, float | None]:
+    """Return the constants of the roofline model as this GPU has them; null where that was not measured."""
+    timed = {entry["label"].split(";")[0]: entry for entry in kernels if "us" in entry}
+    found: dict[str, float | None] = dict.fromkeys(
+        ("launch_us", "bandwidth_share", "resident_speedup", "arithmetic_share")
+    )
+    small, large = timed.get("points, f32"), timed.get("scale, 32 Mi elements, f32")
+    if small is None:
+        return found
+    found["launch_us"] = launch_us = small["resident_us"]
+    if large is None or large["us"] <= launch_us:
+        return found
+    rate = large["bytes"] / (large["us"] - launch_us) * 1e6
+    found["bandwidth_share"] = rate / roofline.gpu.bytes_per_second
+    cached = timed.get("scale, 1 Mi elements, f32")
+    if cached is not None and cached["resident_us"] > launch_us:
+        found["resident_speedup"] = cached["bytes"] / (cached["resident_us"] - launch_us) * 1e6 / rate
+    busy = next((entry for label, entry in timed.items() if "products and sums" in label and "f32" in label), None)
+    if busy is not None and busy["us"] > launch_us:
+        found["arithmetic_share"] = busy["flops"] / (busy["us"] - launch_us) * 1e6 / roofline.gpu.flops_per_second
+    return found

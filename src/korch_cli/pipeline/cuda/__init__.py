@@ -1,0 +1,1 @@
+"""The CUDA target: what `pipeline.target` chooses for it."""

@@ -1,0 +1,158 @@
+"""The CUDA target: which architectures, which GPU, and what can be done with them on this machine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from korch_cli.codegen import generate_cuda
+from korch_cli.core.artifact import KernelResult
+from korch_cli.core.errors import MissingError, UsageError
+from korch_cli.core.gpu import Gpu, capability_of
+from korch_cli.core.kernel import Candidate, KernelBody
+from korch_cli.core.launch import GeneratedKernel
+from korch_cli.core.machine import MachineLimits
+from korch_cli.core.plan import Priced
+from korch_cli.core.progress import Progress
+from korch_cli.measure.cuda import Roofline, can_measure, gpu_of, known_gpus, named_gpu
+from korch_cli.pipeline.cuda.laboratory import CudaLaboratory, MeasuringLaboratory
+from korch_cli.pipeline.cuda.prices import estimated_ways
+from korch_cli.pipeline.execution import Execution
+from korch_cli.pipeline.laboratory import Bench
+from korch_cli.pipeline.prepare import Runnable
+from korch_cli.pipeline.settings import Settings
+from korch_cli.pipeline.ways import Ways
+from korch_cli.toolchain import CudaCompiler, find_nvrtc
+from korch_cli.verify import CUDA_PROVIDER, CudaDriver, Device, find_driver, require_cuda
+
+_USUAL = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+"""What a library has cubins for where nobody says; as far as the compiler knows them."""
+
+
+@dataclass(frozen=True, slots=True)
+class CudaTarget:
+    """A GPU, be it here or not.
+
+    Attributes:
+        bench: what estimates depend on.
+        nvrtc: compiles CUDA text.
+        archs: that a library has cubins for; the first is that of the GPU.
+        roofline: of the GPU; ONNX Runtime's own kernels are always priced by it.
+        measures: whether generated kernels are measured, on a GPU of this machine.
+    """
+
+    bench: Bench
+    nvrtc: CudaCompiler
+    archs: tuple[str, ...]
+    roofline: Roofline
+    measures: bool
+
+    def limits(self, progress: Progress) -> MachineLimits:  # noqa: ARG002 - nothing is measured
+        """Return what no estimate goes below."""
+        return self.roofline.limits()
+
+    def vendor(self, ways: Ways, runnables: Mapping[str, Runnable], progress: Progress) -> tuple[Priced, ...]:
+        """Return ONNX Runtime's own kernels with estimated prices."""
+        progress.stage("Estimating ONNX Runtime's own kernels")
+        return estimated_ways(ways, runnables, self.roofline, self.bench.folder)
+
+    def laboratory(
+        self,
+        cut: Callable[[Candidate], KernelBody],
+        representatives: Mapping[str, Candidate],
+        progress: Progress,
+        results: dict[str, list[tuple[GeneratedKernel, KernelResult]]] | None = None,
+        rejected: Counter[str] | None = None,
+    ) -> CudaLaboratory:
+        """Return what generates kernels, prices them, and builds their library."""
+        kind = MeasuringLaboratory if self.measures else CudaLaboratory
+        return kind(
+            cut,
+            representatives,
+            self.bench,
+            progress,
+            results or {},
+            rejected or Counter(),
+            nvrtc=self.nvrtc,
+            archs=self.archs,
+            roofline=self.roofline,
+        )
+
+
+def cuda_target(settings: Settings, bench: Bench) -> CudaTarget:
+    """Return the target: the GPU of this machine if there is one and no other one is asked for.
+
+    Raises:
+        MissingError: NVRTC is missing.
+        UsageError: NVRTC does not know an architecture, or there are no figures of the GPU.
+    """
+    if settings.force_fusion:
+        raise UsageError("--force-fusion is for --target cpu", hint="leave one of them out")
+    nvrtc = find_nvrtc()
+    driver = _driver()
+    archs, gpu = _chosen(settings, nvrtc, driver)
+    nvrtc.require(archs)
+    is_here = driver is not None and settings.gpu is None and archs[0] == f"sm_{driver.devices[0].capability}"
+    measures = is_here and can_measure()
+    word = "measured" if measures else "estimated"
+    chosen = replace(
+        bench,
+        compiler=bench.compiler.for_any_processor(),
+        identity=f"{gpu.name}, {word}",
+        estimated_for=None if measures else gpu.name,
+        generate=generate_cuda,
+        execution=_execution(is_here=is_here, has_driver=driver is not None),
+    )
+    return CudaTarget(chosen, nvrtc, archs, Roofline(gpu), measures)
+
+
+def _driver() -> CudaDriver | None:
+    try:
+        return find_driver()
+    except MissingError:
+        return None
+
+
+def _execution(*, is_here: bool, has_driver: bool) -> Execution:
+    """Return what ONNX Runtime can do here with a library for a GPU, which is here or not."""
+    if not has_driver:
+        # Without a device the library registers nothing, so that sessions with it run the functions.
+        return Execution(runs_kernels=False)
+    if not is_here:
+        return Execution(registers=False, runs_kernels=False)
+    try:
+        require_cuda()
+    except MissingError:
+        return Execution(registers=False, runs_kernels=False)
+    return Execution(provider=CUDA_PROVIDER)
+
+
+def _chosen(settings: Settings, nvrtc: CudaCompiler, driver: CudaDriver | None) -> tuple[tuple[str, ...], Gpu]:
+    """Return the architectures, that of the GPU first, and the GPU.
+
+    Asked for by name, or that of this machine, or the one that stands for the first architecture.
+    """
+    usual = tuple(arch for arch in _USUAL if capability_of(arch) in nvrtc.capabilities)
+    if settings.gpu is not None:
+        gpu = named_gpu(settings.gpu)
+        return _first(gpu.arch, settings.archs or usual), gpu
+    if driver is not None:
+        here = driver.devices[0]
+        arch = f"sm_{here.capability}"
+        if not settings.archs or arch in settings.archs:
+            return _first(arch, settings.archs), _described(here)
+    archs = settings.archs or usual
+    return archs, gpu_of(archs[0])
+
+
+def _first(arch: str, others: tuple[str, ...]) -> tuple[str, ...]:
+    return (arch, *(other for other in others if other != arch))
+
+
+def _described(device: Device) -> Gpu:
+    """Return the figures of a GPU that is here, by its name, or those of one of its architecture under that name."""
+    for gpu in known_gpus():
+        if all(word in device.name.replace("-", " ").split() for word in gpu.name.split("-")):
+            return gpu
+    return replace(gpu_of(f"sm_{device.capability}"), name=device.name)

@@ -1,0 +1,25 @@
+"""Files of a folder that builds share, named after all that they depend on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def keep(made: Path, target: Path) -> None:
+    """Give a whole object its name. Raises OSError."""
+    # On the disk before it has its name, or a machine that goes down could leave a part of it under that name.
+    with made.open("rb") as file:
+        os.fsync(file.fileno())
+    made.replace(target)
+
+
+def is_there(path: Path) -> bool:
+    """Whether an object was made before; it is marked as used now, because those that nobody uses are removed."""
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return path.exists()
+    return True
