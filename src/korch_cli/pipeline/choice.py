@@ -18,6 +18,7 @@ from korch_cli.core.errors import KorchError
 from korch_cli.core.kernel import Candidate, CandidateKind
 from korch_cli.core.plan import Plan, Priced
 from korch_cli.core.record import Contest, ContestantRecord, Verdict
+from korch_cli.measure import Watch, is_due
 from korch_cli.pipeline.clock import Clock
 from korch_cli.pipeline.delivery import Built, Delivery
 from korch_cli.pipeline.digest import file_digest
@@ -80,12 +81,12 @@ def choose(
         if time.monotonic() < search.deadline:
             known += _challengers(search, best.built.plan, delivery, clock)
         known.sort(key=lambda contestant: (contestant.custom_nodes, contestant is not best))
-        contest = Contest((), ())
+        contest, watch = Contest((), ()), Watch()
         if len(known) > 1:
             delivery.progress.stage(f"Timing {len(known)} plans end to end")
             with clock("compare"):
                 contest = _timed(known, delivery)
-        held = book.keep(_Held(tuple(c.built.plan for c in known), contest))
+        held = book.keep(_Held(tuple(c.built.plan for c in known), contest), watch.others())
     if not held.contest.samples:
         return best, ()
     at = winner(held.contest)
@@ -200,19 +201,35 @@ class _Book:
         settings = search.settings
         parts = [_PROTOCOL, file_digest(settings.source), settings.budget_s, self._marks(best)]
         origin = self._laboratory.bench.origin
+        self._doubtful: _Held | None = None
         self._key = f"contest/{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}/{origin}"
 
     def read(self) -> _Held | None:
-        """Return the contest that was held before, None if there was none, or if a plan of it cannot run any more."""
-        found = self._laboratory.bench.store.read(self._key, _noted)
-        return None if found is None else self._held(*found)
+        """Return the contest that was held before; None if there is none that can run and is not in doubt."""
+        store = self._laboratory.bench.store
+        found = store.read(self._key, lambda document: (self._held(*_noted(document)), is_due(document)))
+        if found is None:
+            return None
+        held, due = found
+        if due:
+            self._doubtful, held = held, None
+        return held
 
-    def keep(self, held: _Held) -> _Held:
-        """Keep a contest, unless one is kept already; return the one that counts."""
+    def keep(self, held: _Held, others: float) -> _Held:
+        """Keep a contest, unless one is kept already; return the one that counts.
+
+        Args:
+            held: the contest.
+            others: share of the processors that other processes took meanwhile.
+        """
+        if self._doubtful is not None and not held.contest.samples:
+            return self._doubtful
         document = {"plans": [self._marks(plan) for plan in held.plans], "contest": encode_contest(held.contest)}
-        kept = self._held(*self._laboratory.bench.store.keep(self._key, document, _noted))
+        document |= {"others": others, "at": time.time()}
+        store = self._laboratory.bench.store
+        kept = None if self._doubtful is not None else self._held(*store.keep(self._key, document, _noted))
         if kept is None:
-            self._laboratory.bench.store.replace(self._key, document)
+            store.replace(self._key, document)
         return kept or held
 
     def _held(self, plans: Sequence[Sequence[str]], contest: Contest) -> _Held | None:

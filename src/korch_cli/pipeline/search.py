@@ -15,7 +15,7 @@ from korch_cli.core.kernel import Candidate
 from korch_cli.core.machine import MachineLimits
 from korch_cli.core.plan import Plan, Priced
 from korch_cli.core.progress import Progress
-from korch_cli.measure import Worker
+from korch_cli.measure import Watch, Worker, is_due
 from korch_cli.pipeline.laboratory import Laboratory
 from korch_cli.pipeline.settings import Settings
 from korch_cli.pipeline.target import Target
@@ -65,7 +65,7 @@ class Search:
     def _orchestrated(self) -> SearchResult:
         store, key = self.laboratory.bench.store, self._key()
         earlier = None if self.settings.force_fusion else store.read(key, _decoded)
-        deadline = self.deadline
+        deadline, watch = self.deadline, Watch()
         if earlier is not None and not self.excluded:
             if self._ended(earlier):
                 # That search did what this one may do, and found its end: what it measured is all that counts.
@@ -89,7 +89,8 @@ class Search:
         if deadline == self.deadline and not self.settings.force_fusion:
             limits = {"budget_s": self.settings.budget_s, "gap": self.settings.gap}
             found = {"digests": list(self.laboratory.results), "failed": self.laboratory.failures()}
-            store.replace(key, found | limits)
+            doubt = {"others": watch.others(), "at": time.time()}
+            store.replace(key, found | limits | doubt)
         return result
 
     def without_kernels(self) -> Plan:
@@ -158,7 +159,9 @@ class _Earlier:
 
 
 def _decoded(document: dict[str, Any]) -> _Earlier:
-    failed = {str(name): str(sentence) for name, sentence in document["failed"].items()}
+    # What took too long beside other processes may be tried again.
+    failures = {} if is_due(document) else document["failed"]
+    failed = {str(name): str(sentence) for name, sentence in failures.items()}
     return _Earlier(tuple(map(str, document["digests"])), failed, float(document["budget_s"]), float(document["gap"]))
 
 

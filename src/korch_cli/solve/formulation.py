@@ -24,6 +24,7 @@ from korch_cli.core.kernel import Port
 from korch_cli.core.plan import Priced
 from korch_cli.solve.coverage import coverage
 from korch_cli.solve.execution import execute, goals, is_given
+from korch_cli.solve.separation import Separation
 
 UNITS_PER_US = 1000
 """The program counts in whole nanoseconds."""
@@ -80,6 +81,7 @@ class Formulation:
         needed = sorted({*self._readers, *goals(graph)})
         self._column = {port: len(priced) + at for at, port in enumerate(needed)}
         self.columns = len(priced) + len(needed)
+        self._separation = Separation(self._writers, self._readers)
         self.rows = [Row(row) for row in coverage(graph, self.candidates)]
         self.rows += [Row((self._column[port],)) for port in goals(graph)]
         for port, column in self._column.items():
@@ -112,6 +114,13 @@ class Formulation:
         # The smallest sets of stuck kernels that wait for nothing outside them.
         smallest = {found for found in reach.values() if all(reach[i] == found for i in found)}
         return [sorted({p for i in found for p in awaited[i]}) for found in sorted(smallest, key=min)]
+
+    def tighten(self, shares: Sequence[float]) -> bool:
+        """Add rows that every plan keeps to and a solution of the relaxation does not; tell whether there are any."""
+        known = [row.one_of for row in self.rows if row.given == ALWAYS and row.one_of[0] < len(self.candidates)]
+        found = dict.fromkeys(self._separation.broken(known, shares))
+        self.rows += map(Row, found)
+        return bool(found)
 
     def forbid(self, loops: Sequence[Sequence[Port]]) -> None:
         """Demand that some kernel enters each loop from outside."""

@@ -4,35 +4,28 @@ A kernel that was never measured enters the program with a price that it is expe
 times what kernels of about its size took over theirs, at some quantile. The plan's unmeasured kernels are measured, and
 the program is solved again, until it wants nothing new. The quantile then falls: the first passes find a good plan with
 few measurements, the last one, at quantile zero, uses the bounds themselves and so proves how good the plan is.
-
-The first passes follow the relaxation, which takes a moment where only prices have changed; the program is solved where
-that has nothing new to say. A round that would measure less than compilers can work on takes along what the next rounds
-would want, if the kernels that are wanted now came out no better than others did.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from korch_cli.core.errors import KorchError
 from korch_cli.core.graph import PrimitiveGraph
-from korch_cli.core.kernel import Candidate, CandidateKind
+from korch_cli.core.kernel import Candidate
 from korch_cli.core.plan import Plan, Priced
-from korch_cli.solve.expectation import Expectation
 from korch_cli.solve.program import solve
-from korch_cli.solve.prospect import Prospect
 
 Measure = Callable[[Sequence[str]], Mapping[str, float]]
 """From digests of kernels to their times in microseconds, infinite for one that cannot be used."""
 
-_QUANTILES = (0.5, 0.2)
-_DISAPPOINTING = 0.8
-"""The quantile at which the kernels of a round are expected to turn out, for the question what else is wanted then."""
-_ROUND = 4
-"""Kernels from which on a round is worth its start."""
+_QUANTILES = (0.5, 0.2, 0.0)
+_NEIGHBOURS = 16
+_FIRST_RATIO = 2.0
+"""Measured time over the bound that is expected before anything was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,125 +113,93 @@ def orchestrate(
     """
     search = _Search(graph, vendor, generated, bounds, dict(known), solver_time_s)
     start = search.plan_of_measured()
-    plan = search.plan(0.0, start)
+    hint: Plan | None = search.plan(0.0, start)
     # Where the bounds promise no more than the gap, or kernels were measured before, only the proof is left.
-    hopeless = start.cost_us - plan.bound_us <= gap * start.cost_us
-    for quantile in () if hopeless or known else _QUANTILES:
+    hopeless = hint is not None and start.cost_us - hint.bound_us <= gap * start.cost_us
+    for quantile in () if hopeless or known else _QUANTILES[:-1]:
         while time.monotonic() < deadline:
-            wanted = search.wanted(quantile)
-            if not wanted:
-                plan = search.plan(quantile, plan)
-                wanted = search.wanted(quantile, search.unmeasured(p.candidate for p in plan.kernels))
+            hint = search.plan(quantile, hint)
+            wanted = search.unmeasured(hint)
             if not wanted:
                 break
             search.measure(wanted, measure)
     while True:
         best = search.plan_of_measured()
         plan = search.plan(0.0, best)
-        wanted = search.unmeasured(p.candidate for p in plan.kernels)
+        wanted = search.unmeasured(plan)
         if not wanted or time.monotonic() >= deadline or best.cost_us - plan.bound_us <= gap * best.cost_us:
             break
-        search.measure(search.wanted(0.0, wanted), measure)
+        search.measure(wanted, measure)
     bound_us = min(plan.bound_us, best.cost_us)
     vendor_us = search.plan_of_vendor().cost_us
     return SearchResult(replace(best, bound_us=bound_us), vendor_us, search.rounds, search.seconds)
 
 
+@dataclass(slots=True)
 class _Search:
     """What is known so far."""
 
-    def __init__(
-        self,
-        graph: PrimitiveGraph,
-        vendor: Sequence[Priced],
-        generated: Sequence[Candidate],
-        bounds: Mapping[str, float],
-        times: Mapping[str, float],
-        solver_time_s: float,
-    ) -> None:
-        self._graph, self._vendor, self._generated, self._bounds = graph, vendor, generated, bounds
-        self._times = dict(times)
-        self._solver_time_s = solver_time_s
-        self._best: Plan | None = None
-        self._at_bounds: Plan | None = None
-        self._prospect: Prospect | None = None
-        self.rounds = 0
-        self.seconds = 0.0
+    graph: PrimitiveGraph
+    vendor: Sequence[Priced]
+    generated: Sequence[Candidate]
+    bounds: Mapping[str, float]
+    times: dict[str, float]
+    solver_time_s: float
+    rounds: int = 0
+    seconds: float = 0.0
 
     def measure(self, digests: Sequence[str], measure: Measure) -> None:
         """Have kernels measured, and remember their times."""
-        self._times.update(measure(digests))
-        self._best = self._at_bounds = None
+        self.times.update(measure(digests))
         self.rounds += 1
 
     def plan_of_vendor(self) -> Plan:
         """The best plan over the vendor's kernels alone."""
-        return self._solve(self._vendor, None)
+        return self._solve(self.vendor, None)
 
     def plan_of_measured(self) -> Plan:
         """The best plan over what has a measured price; it depends on the prices alone, not on how they came about."""
-        if self._best is None:
-            measured = [Priced(c, self._times[c.digest]) for c in self._generated if c.digest in self._times]
-            self._best = self._solve([*self._vendor, *measured], None)
-        return self._best
+        measured = [Priced(c, self.times[c.digest]) for c in self.generated if c.digest in self.times]
+        return self._solve([*self.vendor, *measured], None)
 
     def plan(self, quantile: float, hint: Plan | None) -> Plan:
-        """The best plan where what is unmeasured costs what it may be expected to; at quantile zero, with a bound."""
-        if quantile == 0.0 and self._at_bounds is not None:
-            return self._at_bounds
-        prices = self._expected(quantile)
-        priced = [Priced(c, self._times.get(c.digest, prices[c.digest])) for c in self._generated]
-        plan = self._solve([*self._vendor, *priced], hint)
-        if quantile == 0.0:
-            self._at_bounds = plan
-        return plan
+        """The best plan where what is unmeasured costs what it may be expected to."""
+        expected = self._expectation(quantile)
+        priced = [
+            Priced(c, self.times[c.digest] if c.digest in self.times else expected(self.bounds[c.digest]))
+            for c in self.generated
+        ]
+        return self._solve([*self.vendor, *priced], hint)
 
-    def wanted(self, quantile: float, first: Iterable[str] = ()) -> list[str]:
-        """The digests that a round of measurements is for: `first`, and what a plan near the relaxation wants.
-
-        More is added while there are only a few: what would be wanted if those so far came out slow.
-        """
-        prices = self._expected(quantile)
-        slow = self._expected(_DISAPPOINTING)
-        found = dict.fromkeys(first)
-        prices |= {d: slow[d] for d in found}
-        while len(found) < _ROUND:
-            new = [d for d in self.unmeasured(map(self._candidate, self._near(prices))) if d not in found]
-            if not new:
-                break
-            found.update(dict.fromkeys(new))
-            prices |= {d: slow[d] for d in new}
-        return list(found)
-
-    def unmeasured(self, candidates: Iterable[Candidate]) -> list[str]:
-        """The digests of the generated ones that have no time yet, each once."""
-        kernels = (c.digest for c in candidates if c.kind is CandidateKind.GENERATED)
-        return [d for d in dict.fromkeys(kernels) if d not in self._times]
-
-    def _expected(self, quantile: float) -> dict[str, float]:
-        likely = Expectation(self._bounds, self._times)
-        return {d: likely.time_us(bound, quantile) for d, bound in self._bounds.items()}
-
-    def _candidate(self, place: int) -> Candidate:
-        """What stands at a position of the relaxation: the vendor's kernels come first."""
-        vendor = len(self._vendor)
-        return self._vendor[place].candidate if place < vendor else self._generated[place - vendor]
-
-    def _near(self, prices: Mapping[str, float]) -> list[int]:
-        """A plan near the relaxation where the unmeasured ones have these prices, in microseconds by digest."""
-        start = time.monotonic()
-        if self._prospect is None:
-            self._prospect = Prospect(self._graph, [*(p.candidate for p in self._vendor), *self._generated])
-        costs = [p.cost_us for p in self._vendor]
-        costs += [self._times.get(c.digest, prices[c.digest]) for c in self._generated]
-        try:
-            return self._prospect.plan(costs, start + self._solver_time_s)
-        finally:
-            self.seconds += time.monotonic() - start
+    def unmeasured(self, plan: Plan) -> list[str]:
+        """The digests of the plan that have no time yet."""
+        vendor = {p.candidate.digest for p in self.vendor}
+        digests = dict.fromkeys(p.candidate.digest for p in plan.kernels)
+        return [d for d in digests if d not in self.times and d not in vendor]
 
     def _solve(self, priced: Sequence[Priced], hint: Plan | None) -> Plan:
         start = time.monotonic()
         try:
-            return solve(self._graph, priced, time_limit_s=self._solver_time_s, hint=hint)
+            return solve(self.graph, priced, time_limit_s=self.solver_time_s, hint=hint)
         finally:
             self.seconds += time.monotonic() - start
+
+    def _expectation(self, quantile: float) -> Callable[[float], float]:
+        """From a bound to a price; at quantile zero, the bound itself."""
+        if quantile == 0.0:
+            return lambda bound: bound
+        seen = sorted((self.bounds[d], t / self.bounds[d]) for d, t in self.times.items() if self._is_evidence(d, t))
+        if len(seen) < _NEIGHBOURS:
+            return lambda bound: bound * _FIRST_RATIO
+        logs = [math.log(bound) for bound, _ in seen]
+
+        def expected(bound: float) -> float:
+            nearest = sorted(range(len(seen)), key=lambda i: (abs(logs[i] - math.log(bound)), i))[:_NEIGHBOURS]
+            ratios = sorted(seen[i][1] for i in nearest)
+            return bound * max(1.0, ratios[int(quantile * (len(ratios) - 1))])
+
+        cache: dict[float, float] = {}
+        return lambda bound: cache[bound] if bound in cache else cache.setdefault(bound, expected(bound))
+
+    def _is_evidence(self, digest: str, time_us: float) -> bool:
+        return math.isfinite(time_us) and self.bounds.get(digest, 0.0) > 0.0

@@ -139,7 +139,9 @@ def relax(
         relaxed = relaxation.solve(deadline - time.monotonic())
         loops = formulation.loops(relaxed.support())
         seen(relaxed, not loops)
-        if not loops or time.monotonic() >= deadline:
+        if time.monotonic() >= deadline:
+            return relaxed
+        if not formulation.tighten(relaxed.shares) and not loops:
             return relaxed
         formulation.forbid(loops)
 

@@ -9,7 +9,6 @@ solver's tolerances, and candidates that no plan better than a known one can run
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -64,22 +63,11 @@ class Relaxation:
         for column, cost in zip(self._columns, formulation.costs, strict=False):
             objective.SetCoefficient(column, cost)
         self._rows: list[pywraplp.Constraint] = []
-        self._useless: frozenset[int] = frozenset()
         self._caps = []
         for cap in formulation.caps:
             self._caps.append(self._solver.Constraint(-self._solver.infinity(), cap.most, ""))
             for i, weight in cap.weights:
                 self._caps[-1].SetCoefficient(self._columns[i], weight)
-
-    def reprice(self, costs: Sequence[float]) -> None:
-        """Give the candidates other costs, in units; those whose cost is infinite cannot run any more."""
-        objective = self._solver.Objective()
-        for i, (column, cost) in enumerate(zip(self._columns, costs, strict=False)):
-            useless = math.isinf(cost)
-            column.SetUb(0.0 if useless else 1.0)
-            self._formulation.costs[i] = 0 if useless else round(cost)
-            objective.SetCoefficient(column, self._formulation.costs[i])
-        self._useless = frozenset(i for i, cost in enumerate(costs) if math.isinf(cost))
 
     def solve(self, time_limit_s: float) -> Relaxed:
         """Solve the program, from where the last solution ended; a solution that is cut off says nothing."""
@@ -95,8 +83,7 @@ class Relaxation:
         bound, reduced = self._bound(*multipliers)
         runs = len(self._formulation.candidates)
         shares = [column.solution_value() for column in self._columns[:runs]]
-        excess = [math.inf if i in self._useless else max(0.0, reduced[i]) for i in range(runs)]
-        return Relaxed(shares, bound, excess)
+        return Relaxed(shares, bound, [max(0.0, cost) for cost in reduced[:runs]])
 
     def _add_rows(self) -> None:
         infinity = self._solver.infinity()
@@ -126,5 +113,4 @@ class Relaxation:
                 bound += multiplier * cap.most
                 for i, weight in cap.weights:
                     reduced[i] -= multiplier * weight
-        below = (min(0.0, cost) for column, cost in enumerate(reduced) if column not in self._useless)
-        return bound + sum(below), reduced
+        return bound + sum(min(0.0, cost) for cost in reduced), reduced

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -86,7 +87,7 @@ def test_a_contest_is_found_again_whatever_else_was_measured_since(tmp_path: Pat
     plans = (plan(first, (1, 2, 3)), plan(first, (1, 2)))
     book = _Book(first, plans[0])
     assert book.read() is None
-    assert book.keep(_Held(plans, CONTEST)) == _Held(plans, CONTEST)
+    assert book.keep(_Held(plans, CONTEST), 0.0) == _Held(plans, CONTEST)
 
     later = searching(tmp_path, store, {(2, 3): 2.5, (1, 2, 3): 4.5, (1, 2): 3.5})
     held = _Book(later, plan(later, (1, 2, 3))).read()
@@ -101,7 +102,7 @@ def test_another_best_plan_or_another_text_of_its_kernels_has_a_contest_of_its_o
 ) -> None:
     first = searching(tmp_path, store, {(1, 2, 3): 4.0, (1, 2): 3.0})
     best = plan(first, (1, 2, 3))
-    _Book(first, best).keep(_Held((best,), CONTEST))
+    _Book(first, best).keep(_Held((best,), CONTEST), 0.0)
     assert _Book(first, plan(first, (1, 2))).read() is None
     edited = searching(tmp_path, store, {(1, 2, 3): 4.0}, text="another text")
     assert _Book(edited, plan(edited, (1, 2, 3))).read() is None
@@ -110,12 +111,12 @@ def test_another_best_plan_or_another_text_of_its_kernels_has_a_contest_of_its_o
 def test_a_contest_with_a_plan_that_cannot_run_any_more_is_held_anew(tmp_path: Path, store: ProfileStore) -> None:
     first = searching(tmp_path, store, {(1, 2, 3): 4.0, (1, 2): 3.0})
     plans = (plan(first, (1, 2, 3)), plan(first, (1, 2)))
-    _Book(first, plans[0]).keep(_Held(plans, CONTEST))
+    _Book(first, plans[0]).keep(_Held(plans, CONTEST), 0.0)
     without = searching(tmp_path, store, {(1, 2, 3): 4.0})
     book = _Book(without, plan(without, (1, 2, 3)))
     assert book.read() is None
     alone = _Held((plan(without, (1, 2, 3)),), CONTEST)
-    assert book.keep(alone) == alone
+    assert book.keep(alone, 0.0) == alone
     assert book.read() == alone
 
 
@@ -135,3 +136,22 @@ def test_kernels_that_failed_in_an_earlier_search_are_not_tried_again(
     assert laboratory.failures() == failed
     with pytest.raises(AssertionError, match="compiled"):
         laboratory.measure([digest])
+
+
+def test_a_contest_beside_other_processes_is_held_again_an_hour_later(
+    tmp_path: Path, store: ProfileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = searching(tmp_path, store, {(1, 2, 3): 4.0, (1, 2): 3.0})
+    plans = (plan(search, (1, 2, 3)), plan(search, (1, 2)))
+    held = _Held(plans, CONTEST)
+    _Book(search, plans[0]).keep(held, 0.9)
+    assert _Book(search, plans[0]).read() == held
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 4000.0)
+    book = _Book(search, plans[0])
+    assert book.read() is None
+    # Without the time for another contest, the one that there is counts.
+    assert book.keep(_Held(plans[:1], Contest((), ())), 0.0) == held
+    again = _Held(plans[::-1], CONTEST)
+    assert book.keep(again, 0.0) == again
+    assert _Book(search, plans[0]).read() == again
