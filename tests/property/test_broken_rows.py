@@ -7,10 +7,9 @@ import time
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_alternatives import candidates_of, ways
+from test_alternatives import alone, candidates_of, ways
 from test_orchestration import graphs
 
-from korch_cli.candidates import SearchLimits, enumerate_candidates
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Candidate, CandidateKind, Port
 from korch_cli.core.plan import Priced
@@ -25,7 +24,8 @@ from korch_cli.solve.relaxation import Relaxation
 
 def check_rows(graph: PrimitiveGraph, candidates: list[Candidate], data: st.DataObject) -> None:
     """Add the rows that some solution, drawn, would break, and look for a drawn plan that breaks one."""
-    formulation = Formulation(graph, [Priced(candidate, 1.0) for candidate in candidates])
+    formulation = Formulation(graph, runnable(graph, [Priced(candidate, 1.0) for candidate in candidates]))
+    candidates = formulation.candidates
     share = st.sampled_from([0.0, 0.05, 0.25, 0.5])
     for _ in range(3):
         formulation.tighten([data.draw(share) for _ in candidates])
@@ -39,7 +39,7 @@ def check_rows(graph: PrimitiveGraph, candidates: list[Candidate], data: st.Data
 @settings(deadline=None, max_examples=60)
 @given(graphs(8), st.data())
 def test_every_plan_keeps_to_the_rows(graph: PrimitiveGraph, data: st.DataObject) -> None:
-    check_rows(graph, list(enumerate_candidates(graph, SearchLimits()).candidates), data)
+    check_rows(graph, alone(graph), data)
 
 
 @settings(deadline=None, max_examples=60)
