@@ -27,7 +27,8 @@ def load_session(
 
     Args:
         path: the ONNX file.
-        sess_options: as for `onnxruntime.InferenceSession`; the library is registered in this very object.
+        sess_options: as for `onnxruntime.InferenceSession`; the library is registered in this very object, which
+            therefore serves one session.
         providers: as for `onnxruntime.InferenceSession`; the CPU by default.
 
     Raises:

@@ -165,6 +165,18 @@ def _angle_of_no_direction(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bo
     )
 
 
+@rule("Equal")
+def _nearly_equal(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """Where two numbers are some units in the last place apart, other correct programs find them equal."""
+    if not dtype_of(inputs[0]).is_float:
+        return False
+    a, b = _floats(inputs)
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(a - b)
+    near = 2 * ULPS * float_limits(dtype_of(inputs[0])).epsilon * (np.abs(a) + np.abs(b))
+    return bool(((apart > 0) & (apart <= near)).any())
+
+
 @rule("NonZero")
 def _vanished(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
     """What is rounded to zero in one program is a tiny number in another."""

@@ -19,7 +19,7 @@ from korch_cli.version import __version__
 _OLDEST_PYTHON = (3, 11)
 _NEEDED = ("numpy", "onnx", "onnx-graphsurgeon", "ortools")
 _FREE_BYTES = 1 << 30
-_INSTALL = "pip install 'korch-cli[cpu]'"
+_INSTALL = "pip install onnxruntime"
 
 
 def examine(compiler: str | None) -> tuple[Check, ...]:
@@ -56,7 +56,7 @@ def _package(name: str) -> Check:
     try:
         return Check(Level.OK, name, metadata.version(name))
     except metadata.PackageNotFoundError:
-        return Check(Level.PROBLEM, name, "not installed", _INSTALL)
+        return Check(Level.PROBLEM, name, "not installed", f"pip install {name}")
 
 
 def _onnxruntime() -> Check:

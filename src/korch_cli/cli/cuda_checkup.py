@@ -59,6 +59,6 @@ def _provider(*, has_gpu: bool) -> Check:
     if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
         return Check(Level.OK, "cuda provider", "ONNX Runtime has it" + ("" if has_gpu else ", and no GPU to run on"))
     if has_gpu:
-        advice = "pip uninstall onnxruntime, then pip install 'korch-cli[cuda]'"
+        advice = "pip uninstall onnxruntime, then pip install onnxruntime-gpu"
         return Check(Level.WARNING, "cuda provider", "this ONNX Runtime runs models on the CPU alone", advice)
     return Check(Level.OK, "cuda provider", f"not in this ONNX Runtime ({_NEEDLESS})")

@@ -45,10 +45,13 @@ def draw_shared_inputs(
     original was given with `--dim`, which names nothing in it any more.
 
     Raises:
-        UsageError: the bindings fit none; the error is about the first model.
+        UsageError: a model cannot be opened, or the bindings fit none; then the error is about the first model.
+        ModelError: a file holds no ONNX model, or an input of one is no tensor of a type that korch knows.
     """
     from korch_cli import verify  # onnx comes with it
 
+    for path in paths:
+        verify.model_inputs(path)
     first: UsageError | None = None
     for path in paths:
         try:

@@ -30,6 +30,7 @@ from korch_cli.cli.options import (
     write_report,
 )
 from korch_cli.cli.values import Duration, Number, bindings_of
+from korch_cli.core.companions import library_beside, plan_beside
 from korch_cli.core.errors import ExitCode, UsageError
 from korch_cli.core.processor import PROCESSORS
 
@@ -201,8 +202,8 @@ def _check_paths(source: Path, output: Path | None, report: Path | None, *, dry_
     require_model(source)
     require_file(output)
     beside = (
-        output.with_suffix(".korch.so"),
-        output.with_suffix(".plan.json"),
+        library_beside(output),
+        plan_beside(output),
         output.with_name(f"{output.name}.data"),
     )
     require_report(report, source, output, *beside)

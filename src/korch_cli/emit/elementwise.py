@@ -13,12 +13,12 @@ from korch_cli.core.types import DType
 if TYPE_CHECKING:
     from korch_cli.emit.primitives import FunctionBody
 
-_FLOATS_ARE_EQUAL = 11
-"""Before this opset Equal takes no floats."""
+_EVERYTHING_IS_EQUAL = 11
+"""Before this opset Equal takes bool, i32 and i64 alone."""
 _INTEGERS_ARE_ORDERED = 9
 """Before this opset Greater and Less take no integers."""
 _EXTREMES_BROADCAST = 8
-"""Before this opset the operands of Max and Min have one shape."""
+"""Before this opset the operands of Max and Min have one shape, and ONNX Runtime computes them in f32 alone."""
 _ORDERS_HAVE_EQUALITY = 12
 """From this opset on GreaterOrEqual and LessOrEqual exist."""
 _NUMBERS_ARE_EQUAL = 12
@@ -116,7 +116,7 @@ def held_in(function: str, dtype: DType, opset: int) -> DType:
     """Return the type to compute in: ONNX Runtime has no kernels for some types, where a wider one gives the same.
 
     Integer arithmetic that wraps gives the same low bits in a wider type, and the 16-bit float is rounded once for each
-    primitive. `function` is an elementwise function, "reduce" or "pad".
+    primitive. `function` is an elementwise function, "reduce", "pad" or "broadcast".
 
     Raises:
         Refusal: there is no such type.
@@ -155,7 +155,7 @@ def _function(body: FunctionBody, function: str, dtype: DType, args: list[str], 
 
 
 def _equal(body: FunctionBody, _function: str, dtype: DType, args: list[str], out: str) -> None:
-    if dtype.is_float and body.opset < _FLOATS_ARE_EQUAL:
+    if dtype not in (DType.BOOL, DType.I32, DType.I64) and body.opset < _EVERYTHING_IS_EQUAL:
         raise Refusal(f"Opset {body.opset} has no equality of {dtype.text}.")
     body.node("Equal", args, out)
 
@@ -182,6 +182,8 @@ def _extreme(body: FunctionBody, function: str, dtype: DType, args: list[str], o
     elif dtype.is_integer and body.opset < _NUMBERS_ARE_EQUAL:
         _ordered(body, "greater" if function == "max" else "less", dtype, args, f"{out}_first")
         body.node("Where", [f"{out}_first", *args], out)
+    elif dtype is not DType.F32 and body.opset < _EXTREMES_BROADCAST:
+        raise Refusal(f"ONNX Runtime has no {function} of {dtype.text} at opset {body.opset}.")
     else:
         body.node("Max" if function == "max" else "Min", args, out)
 

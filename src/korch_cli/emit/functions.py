@@ -9,12 +9,14 @@ from onnx import helper
 
 from korch_cli.core.errors import Refusal
 from korch_cli.core.kernel import KernelBody
-from korch_cli.core.types import TensorType
+from korch_cli.core.types import DType, TensorType
 from korch_cli.emit.clamps import find_clamps
 from korch_cli.emit.primitives import OLDEST_OPSET, FunctionBody
 
 FUNCTION_IR_VERSION = 8
 """The first IR version with model-local functions."""
+_SHORT_FLOATS = 13
+"""The opset from which operators take bf16."""
 
 
 def kernel_function(body: KernelBody, name: str, domain: str, opset: int) -> onnx.FunctionProto:
@@ -29,6 +31,8 @@ def kernel_function(body: KernelBody, name: str, domain: str, opset: int) -> onn
     if opset < OLDEST_OPSET:
         raise Refusal(f"Opset {opset} is older than {OLDEST_OPSET}, the oldest that functions are written for.")
     graph = body.graph
+    if opset < _SHORT_FLOATS and any(value.type.dtype is DType.BF16 for value in graph.values):
+        raise Refusal(f"Opset {opset} has no bf16.")
     names = {value.id: f"in{i}" for i, value in enumerate(graph.inputs())}
     names.update((value.id, f"v{value.id}") for value in graph.primitives())
     content = FunctionBody(graph, opset, names)

@@ -48,6 +48,10 @@ _PAD_HAS_OPERANDS = 11
 
 _ZERO_IS_AN_EXTENT = 14
 """From this opset on Reshape can be told that a zero does not mean to copy an extent."""
+_WHOLE_PRODUCTS = 9
+"""The opset that brought products of matrices of integers."""
+_CONVOLVED = (DType.F32, DType.F16)
+_MULTIPLIED_WHOLE = (DType.F64, DType.I32, DType.I64, DType.U32, DType.U64)
 
 _REDUCTIONS = {"sum": "ReduceSum", "mean": "ReduceMean", "max": "ReduceMax", "min": "ReduceMin", "prod": "ReduceProd"}
 
@@ -152,7 +156,13 @@ def _reduce(body: FunctionBody, value: Value, args: list[str], out: str) -> None
 def _broadcast(body: FunctionBody, value: Value, args: list[str], out: str) -> None:
     if body.opset < _EXPAND:
         raise Refusal(f"Opset {body.opset} cannot repeat a tensor to a shape.")
-    body.node("Expand", [*args, body.integers(value.type.shape)], out)
+    dtype = value.type.dtype
+    held = held_in("broadcast", dtype, body.opset)
+    if held is dtype:
+        body.node("Expand", [*args, body.integers(value.type.shape)], out)
+        return
+    wide = body.cast(args[0], held, f"{out}_arg")
+    body.cast(body.node("Expand", [wide, body.integers(value.type.shape)], f"{out}_wide"), dtype, out)
 
 
 def _transpose(body: FunctionBody, value: Value, args: list[str], out: str) -> None:
@@ -231,6 +241,12 @@ def _gather(body: FunctionBody, value: Value, args: list[str], out: str) -> None
 
 def _linear(body: FunctionBody, value: Value, args: list[str], out: str) -> None:
     assert isinstance(value.op, Linear)
+    dtype = value.type.dtype
+    multiplied: tuple[DType, ...] = _CONVOLVED
+    if value.op.kind == "matmul":
+        multiplied += _MULTIPLIED_WHOLE if body.opset >= _WHOLE_PRODUCTS else (DType.F64,)
+    if dtype not in multiplied:
+        raise Refusal(f"Opset {body.opset} has no {value.op.kind} of {dtype.text}.")
     if value.op.kind == "matmul":
         body.node("MatMul", args, out)
         return

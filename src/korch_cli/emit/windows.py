@@ -15,6 +15,8 @@ from korch_cli.core.types import Array, DType
 if TYPE_CHECKING:
     from korch_cli.emit.primitives import FunctionBody
 
+_WIDE_POOLING = 8
+"""Before this opset ONNX Runtime pools f32 alone."""
 _MODERN_POOLING = 10
 """From this opset on pooling has dilations and ceil_mode."""
 _PREFIX_SUM = 11
@@ -40,6 +42,8 @@ def window_reduce(body: FunctionBody, value: Value, args: list[str], out: str) -
     if 0 in operand.type.shape or 0 in value.type.shape:
         raise Refusal("There are no windows over nothing.")
     held = _held_in(op.function, dtype, body.opset)
+    if held is not DType.F32 and body.opset < _WIDE_POOLING:
+        raise Refusal(f"ONNX Runtime has no windows over {dtype.text} at opset {body.opset}.")
     tensor, result = args[0], out
     if held is not dtype:
         tensor, result = body.cast(tensor, held, f"{out}_arg"), f"{result}_wide"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from korch_cli.candidates import single_operators, work_of
+from korch_cli.core.companions import plan_beside
 from korch_cli.core.kernel import DOMAIN_PREFIX, Candidate, CandidateKind, KernelBody
 from korch_cli.core.launch import GeneratedKernel
 from korch_cli.core.plan import Plan, Priced
@@ -314,7 +315,7 @@ class Delivery:
         files[self._plan] = document
         files[output] = model
         # The library that an earlier run left beside the output belongs to what is overwritten now.
-        stale = self._library not in files and self._is_ours(output.with_suffix(".plan.json"))
+        stale = self._library not in files and self._is_ours(plan_beside(output))
         write_set(files)
         if stale:
             self._library.unlink(missing_ok=True)

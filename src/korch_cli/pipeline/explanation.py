@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from korch_cli.core.companions import plan_beside
 from korch_cli.core.errors import KorchError, UsageError
 from korch_cli.core.explanation import Choice, ExplainRecord, NodeRecord
 from korch_cli.core.graph import PrimitiveGraph, Value
@@ -241,7 +242,7 @@ def _words(choice: Choice) -> str:
 
 def _plan_of(model: Path) -> Mapping[str, Any] | None:
     """Return the plan beside a model, None if there is none, or if it only names the model that it was made from."""
-    path = model.with_suffix(".plan.json")
+    path = plan_beside(model)
     return read_plan(path) if path.is_file() else None
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from korch_cli.candidates import SearchLimits, cut, enumerate_candidates, single_operators
 from korch_cli.codegen import generate
 from korch_cli.core.check import check
+from korch_cli.core.companions import plan_beside
 from korch_cli.core.errors import Refusal
 from korch_cli.core.graph import PrimitiveGraph, Value
 from korch_cli.core.inspection import (
@@ -164,7 +165,7 @@ def _sample(ordered: Sequence[Candidate], most: int | None) -> Sequence[Candidat
 
 def _output(source: Path, file: FileRecord) -> OutputRecord | None:
     """Return what is known of a model that korch wrote: one with kernels, or one that it left as it was."""
-    document, path = plan_beside(source, file)
+    document, path = plan_of(source, file)
     if not file.kernels and document is None:
         return None
     planned = {entry["name"]: entry for entry in (document or {}).get("kernels", ())}
@@ -186,9 +187,9 @@ def _installed(name: str, uses: int, planned: dict[str, Any] | None) -> Installe
     return InstalledKernel(name, uses, planned["time_us"], planned["schedule"], tuple(map(tuple, planned["nodes"])))
 
 
-def plan_beside(source: Path, file: FileRecord) -> tuple[dict[str, Any] | None, str | None]:
+def plan_of(source: Path, file: FileRecord) -> tuple[dict[str, Any] | None, str | None]:
     """Return the plan beside a model and its path, if it is this model's."""
-    path = source.with_suffix(".plan.json")
+    path = plan_beside(source)
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from korch_cli.core.companions import library_beside
 from korch_cli.core.model import Bindings
 from korch_cli.core.progress import Progress
 from korch_cli.core.record import PartRecord, ReduceRecord
@@ -145,7 +146,7 @@ def _save(part: object, source: Path, path: Path) -> None:
     save_model(part, source.parent, path)
     library = find_library(source)
     if library is not None:
-        path.with_suffix(".korch.so").symlink_to(library.resolve())
+        library_beside(path).symlink_to(library.resolve())
 
 
 def _write(part: object, settings: ReduceSettings) -> tuple[Path, ...]:
@@ -157,7 +158,7 @@ def _write(part: object, settings: ReduceSettings) -> tuple[Path, ...]:
         files = {settings.output.with_name(data.name): data} if data.exists() else {}
         if linked is not None:
             shutil.copyfile(linked, library)
-            files[settings.output.with_suffix(".korch.so")] = library
+            files[library_beside(settings.output)] = library
         write_set({**files, settings.output: model})
     return (settings.output, *files)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from korch_cli.codegen import generate
+from korch_cli.core.companions import plan_beside
 from korch_cli.core.errors import MissingError, UsageError
 from korch_cli.core.kernel import DOMAIN_PREFIX
 from korch_cli.core.machine import MachineLimits, Work
@@ -16,7 +17,7 @@ from korch_cli.core.progress import Progress
 from korch_cli.core.record import KernelTime, NodeTime
 from korch_cli.load import describe_file
 from korch_cli.measure import calibrate, machine_identity
-from korch_cli.pipeline.inspection import plan_beside
+from korch_cli.pipeline.inspection import plan_of
 from korch_cli.pipeline.laboratory import Bench, probe_builder
 from korch_cli.pipeline.storage import opened_store
 from korch_cli.toolchain import find_compiler
@@ -36,8 +37,8 @@ def kernel_plan(model: Path) -> dict[str, Any]:
         raise UsageError(
             "this model runs no generated kernels", where=str(model), hint="name an output of korch optimize"
         )
-    document, _ = plan_beside(model, file)
-    where = str(model.with_suffix(".plan.json"))
+    document, _ = plan_of(model, file)
+    where = str(plan_beside(model))
     if document is None:
         raise MissingError("the plan of the model is not beside it", where=where, hint=f"copy it there, or {_AGAIN}")
     if document.get("target", "cpu") != "cpu":

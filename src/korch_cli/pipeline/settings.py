@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from korch_cli.core.companions import library_beside, plan_beside
 from korch_cli.core.model import Bindings
 from korch_cli.core.types import Array
 
@@ -70,12 +71,12 @@ class Settings:
     @property
     def library(self) -> Path:
         """The kernel library to write."""
-        return self.output.with_suffix(".korch.so")
+        return library_beside(self.output)
 
     @property
     def document(self) -> Path:
         """The plan to write."""
-        return self.output.with_suffix(".plan.json")
+        return plan_beside(self.output)
 
     @property
     def files(self) -> tuple[Path, ...]:

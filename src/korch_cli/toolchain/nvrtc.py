@@ -30,7 +30,7 @@ _WORKER = Path(__file__).with_name("nvrtc_worker.py")
 _WHEELS = ("nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib")
 """Where the wheels nvidia-cuda-nvrtc and nvidia-cuda-nvrtc-cu12 put their libraries."""
 _LOADER = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
-_INSTALL = "pip install 'korch-cli[cuda]', or nvidia-cuda-nvrtc alone"
+_INSTALL = "pip install nvidia-cuda-nvrtc"
 _OPTIONS = ("-std=c++17", "--ptxas-options=-v")
 _BATCH = 12
 """Sources for one process: starting it takes as long as compiling one or two."""

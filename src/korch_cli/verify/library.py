@@ -6,6 +6,7 @@ import mmap
 from collections.abc import Iterable
 from pathlib import Path
 
+from korch_cli.core.companions import library_beside
 from korch_cli.core.kernel import DOMAIN_PREFIX
 
 CPU_PROVIDER, CUDA_PROVIDER = "CPUExecutionProvider", "CUDAExecutionProvider"
@@ -18,7 +19,7 @@ def find_library(model: Path) -> Path | None:
     Without its library a model runs all the same, on the functions that it carries. The file is searched for the
     domain's bytes rather than parsed: a false alarm only registers operators that nothing uses.
     """
-    library = model.with_suffix(".korch.so")
+    library = library_beside(model)
     if not library.is_file() or not model.is_file() or not model.stat().st_size:
         return None
     with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:

@@ -13,7 +13,7 @@ from korch_cli.verify.library import CUDA_PROVIDER
 
 _OLDEST = (1, 17)
 _PACKAGES = ("onnxruntime", "onnxruntime-gpu")
-_INSTALL = "pip install 'korch-cli[cpu]'"
+_INSTALL = "pip install --upgrade onnxruntime"
 
 
 def require_onnxruntime() -> str:
@@ -45,7 +45,7 @@ def require_cuda() -> None:
     import onnxruntime
 
     if CUDA_PROVIDER not in onnxruntime.get_available_providers():
-        hint = "pip uninstall onnxruntime, then pip install 'korch-cli[cuda]'"
+        hint = "pip uninstall onnxruntime, then pip install onnxruntime-gpu"
         raise MissingError("this ONNX Runtime does not run models on a GPU", hint=hint)
     find_driver()
 

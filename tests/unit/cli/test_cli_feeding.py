@@ -55,6 +55,19 @@ def test_verify_takes_the_dimension_that_the_original_was_bound_with(pair: tuple
     assert done.exit_code == 0, done.output
 
 
+@pytest.mark.parametrize("command", [["verify"], ["profile", "--against"]])
+@pytest.mark.parametrize("broken_first", [True, False])
+def test_any_file_that_holds_no_model_is_an_error_about_it(
+    pair: tuple[Path, Path], command: list[str], broken_first: bool
+) -> None:
+    broken = pair[0].with_name("broken.onnx")
+    broken.write_bytes(b"no model at all")
+    paths = [str(broken), str(pair[1])]
+    done = CliRunner().invoke(korch, [*command, *(paths if broken_first else paths[::-1]), "-q"])
+    assert done.exit_code == 3, done.output
+    assert "broken.onnx" in done.output
+
+
 def picky(path: Path) -> Path:
     """A model that runs on some integers alone."""
     info = helper.make_tensor_value_info

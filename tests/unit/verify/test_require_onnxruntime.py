@@ -44,6 +44,6 @@ def test_what_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         require_onnxruntime()
     install(monkeypatch)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingError, match=r"not installed[^$]*pip install 'korch-cli\[cpu\]'") as caught:
+    with pytest.raises(MissingError, match=r"not installed[^$]*pip install --upgrade onnxruntime") as caught:
         require_onnxruntime()
     assert caught.value.exit_code is ExitCode.ENVIRONMENT
