@@ -6,6 +6,7 @@
     m_p <= sum of u_k over k that write p and do not read it
     sum of u_k over K(v) >= 1                 for every value that all plans touch (coverage.py)
     m_p <= sum of u_k over k that write into L and read nothing of L      for every p in L, added for a loop L (below)
+    sum of u_k over a set that separation.py finds >= 1
     sum of w_k u_k <= w                       for every plan that the solution has to differ from (`Cap`)
 
 u_k says that kernel k runs, m_p that port p (a value in an arrangement) is in memory. Kernels with several outputs can
@@ -61,7 +62,7 @@ class Formulation:
         candidates: of the first columns.
         costs: of the candidates, in units; all other columns are free.
         columns: how many there are: the candidates, then the ports that matter.
-        rows: all rows; `forbid` adds to them.
+        rows: all rows; `forbid` and `tighten` add to them.
         caps: what the solution must not hold together.
     """
 

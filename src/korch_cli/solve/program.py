@@ -1,7 +1,7 @@
 """The cheapest plan, with a proof.
 
-The relaxation of the program (formulation.py) comes first: its bound is nearly tight, and its solution is often whole,
-so that nothing is left to do. Otherwise it tells how far above the bound every plan with a given candidate lies. The
+The relaxation of the program (formulation.py) comes first, with rows that its solution breaks (separation.py): then its
+bound is nearly tight, and its solution is often whole, so that nothing is left to do. Otherwise it tells how far above the bound every plan with a given candidate lies. The
 few candidates near the bound are searched exactly, which improves the best known plan, and then those up to that plan's
 cost, which proves it: what was left out costs more. Where that takes too long, the plan is improved piece by piece
 (windows.py), and the bound is what the relaxation proved.
@@ -127,7 +127,7 @@ def relax(
     deadline: float,
     seen: Callable[[Relaxed, bool], None] = lambda _relaxed, _ordered: None,
 ) -> Relaxed:
-    """Solve the relaxation, and cut loops off until what runs in it can be ordered.
+    """Solve the relaxation, adding rows that it breaks, until it keeps to all and what runs in it can be ordered.
 
     Args:
         formulation: gains rows.
