@@ -224,8 +224,12 @@ class _Book:
         """
         if self._doubtful is not None and not held.contest.samples:
             return self._doubtful
-        document = {"plans": [self._marks(plan) for plan in held.plans], "contest": encode_contest(held.contest)}
-        document |= {"others": others, "at": time.time()}
+        document = {
+            "plans": [self._marks(plan) for plan in held.plans],
+            "contest": encode_contest(held.contest),
+            "others": others,
+            "at": time.time(),
+        }
         store = self._laboratory.bench.store
         kept = None if self._doubtful is not None else self._held(*store.keep(self._key, document, _noted))
         if kept is None:

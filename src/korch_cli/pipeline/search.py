@@ -97,6 +97,11 @@ class Search:
         """Return the best plan of ONNX Runtime's own kernels."""
         return solve(self.graph, self.vendor, time_limit_s=self.settings.solver_time_s)
 
+    def as_written(self, ways: Ways) -> Plan:
+        """Return the best plan of ONNX Runtime's own kernels for the first way, which is what it makes of the input."""
+        own = [p for p in self.vendor if ways.holds(0, p.candidate)]
+        return solve(self.graph, own, time_limit_s=self.settings.solver_time_s)
+
     def alone(self, ways: Ways, best: Plan) -> dict[str, float]:
         """Return what the best plan in each of several ways to write the model costs, in microseconds by name.
 

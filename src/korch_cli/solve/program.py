@@ -1,10 +1,10 @@
 """The cheapest plan, with a proof.
 
 The relaxation of the program (formulation.py) comes first, with rows that its solution breaks (separation.py): then its
-bound is nearly tight, and its solution is often whole, so that nothing is left to do. Otherwise it tells how far above the bound every plan with a given candidate lies. The
-few candidates near the bound are searched exactly, which improves the best known plan, and then those up to that plan's
-cost, which proves it: what was left out costs more. Where that takes too long, the plan is improved piece by piece
-(windows.py), and the bound is what the relaxation proved.
+bound is nearly tight, and its solution is often whole, so that nothing is left to do. Otherwise it tells how far above
+the bound every plan with a given candidate lies. The few candidates near the bound are searched exactly, which improves
+the best known plan, and then those up to that plan's cost, which proves it: what was left out costs more. Where that
+takes too long, the plan is improved piece by piece (windows.py), and the bound is what the relaxation proved.
 """
 
 from __future__ import annotations

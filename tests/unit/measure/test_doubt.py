@@ -37,7 +37,7 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     state = {"others": 0.0, "hours": 0.0}
     now = time.time
     monkeypatch.setattr(Watch, "others", lambda _: state["others"])
-    monkeypatch.setattr(doubt.time, "time", lambda: now() + state["hours"] * AGAIN_S)
+    monkeypatch.setattr(time, "time", lambda: now() + state["hours"] * AGAIN_S)
     return state
 
 
