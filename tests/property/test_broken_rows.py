@@ -19,7 +19,7 @@ from korch_cli.solve import solve
 from korch_cli.solve.execution import cover
 from korch_cli.solve.formulation import UNITS_PER_US, Formulation
 from korch_cli.solve.program import relax, runnable
-from korch_cli.solve.relaxation import Relaxation
+from korch_cli.solve.relaxation import Relaxation, Relaxed
 
 
 def check_rows(graph: PrimitiveGraph, candidates: list[Candidate], data: st.DataObject) -> None:
@@ -48,41 +48,67 @@ def test_every_plan_over_two_ways_keeps_to_the_rows(found: Ways, data: st.DataOb
     check_rows(found.graph, list(dict.fromkeys([*candidates_of(found, 0), *candidates_of(found, 1)])), data)
 
 
-LAYERS, VARIANTS = 6, 4
-"""Each layer is computed from one costly value in several forms, all of which are made of the layer before."""
+LAYERS, FORMS = 6, 4
+"""Each layer is made of one of two costly values, and has several forms, which all are made of the layer before."""
 
 
 def layers() -> tuple[PrimitiveGraph, list[Priced]]:
-    lines, outputs = ['%0 "x" f32[8] = input'], [0]
-    priced: list[Priced] = []
+    lines, priced, before = ['%0 "x" f32[8] = input'], list[Priced](), [Port(0)]
+    forms = [str(form) for form in range(FORMS)]
+
+    def add(body: int, read: Port, written: Port, cost_us: float) -> None:
+        name = f"{body}{read}{written}"
+        priced.append(Priced(Candidate(CandidateKind.VENDOR, (body,), (read,), (written,), name), cost_us))
+
     for layer in range(LAYERS):
-        before, costly = outputs[-1], 2 * layer + 1
+        first, second, last = (3 * layer + i for i in (1, 2, 3))
         lines += [
-            f'%{costly} "c{layer}" f32[8] = elementwise tanh (%{before}) @{costly}',
-            f'%{costly + 1} "y{layer}" f32[8] = elementwise neg (%{costly}) @{costly + 1}',
+            f'%{first} "a{layer}" f32[8] = elementwise tanh (%{before[0].value}) @{first}',
+            f'%{second} "b{layer}" f32[8] = elementwise exp (%{before[0].value}) @{second}',
+            f'%{last} "y{layer}" f32[8] = elementwise neg (%{first}) @{last}',
         ]
-        for form in map(str, range(VARIANTS)):
-            made, read = Port(costly, form), Port(before) if before == 0 else Port(before, form)
-            for kind, body, source, target, cost in (
-                ("costly", (costly,), read, made, 100.0),
-                ("cheap", (costly + 1,), made, Port(costly + 1, form), 1.0),
-            ):
-                priced.append(
-                    Priced(Candidate(CandidateKind.VENDOR, body, (source,), (target,), f"{kind}{layer}{form}"), cost)
-                )
-        outputs.append(costly + 1)
-    last = outputs[-1]
-    for form in map(str, range(VARIANTS)):
-        reorder = Candidate(CandidateKind.REORDER, (), (Port(last, form),), (Port(last),), form)
+        for costly in (first, second):
+            for port in before:
+                add(costly, port, Port(costly), 100.0)
+            for form in forms:
+                add(last, Port(costly), Port(last, form), 1.0)
+        before = [Port(last, form) for form in forms]
+    for port in before:
+        reorder = Candidate(CandidateKind.REORDER, (), (port,), (Port(port.value),), port.arrangement)
         priced.append(Priced(reorder, 1.0))
-    return parse_graph("\n".join([*lines, f"outputs (%{last})"])), priced
+    return parse_graph("\n".join([*lines, f"outputs (%{before[0].value})"])), priced
 
 
-def test_values_in_several_forms_are_paid_in_full() -> None:
+def test_values_in_several_ways_and_forms_are_paid_in_full() -> None:
     graph, priced = layers()
     optimum = LAYERS * 101.0 + 1.0
     formulation = Formulation(graph, runnable(graph, priced))
-    relaxed = relax(formulation, Relaxation(formulation), time.monotonic() + 60)
+    relaxation = Relaxation(formulation)
+    assert relaxation.solve(60.0).bound < optimum * UNITS_PER_US / 2
+    relaxed = relax(formulation, relaxation, time.monotonic() + 60)
     assert math.isclose(relaxed.bound, optimum * UNITS_PER_US)
     plan = solve(graph, priced, time_limit_s=60)
     assert (plan.cost_us, plan.bound_us, plan.status) == (optimum, optimum, "optimal")
+
+
+class CutOff(Relaxation):
+    """Has time for one solution."""
+
+    solved = 0
+
+    def solve(self, time_limit_s: float) -> Relaxed:
+        self.solved += 1
+        if self.solved == 1:
+            return super().solve(time_limit_s)
+        nothing = [0.0] * len(self._formulation.candidates)
+        return Relaxed(nothing, 0.0, nothing)
+
+
+def test_what_one_solution_said_counts_where_the_next_one_is_cut_off() -> None:
+    graph, priced = layers()
+    formulation = Formulation(graph, runnable(graph, priced))
+    relaxation = CutOff(formulation)
+    relaxed = relax(formulation, relaxation, time.monotonic() + 60)
+    assert relaxation.solved == 2
+    assert 0.0 < relaxed.bound < LAYERS * 50.0 * UNITS_PER_US
+    assert relaxed.support()

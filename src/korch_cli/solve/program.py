@@ -135,14 +135,18 @@ def relax(
         deadline: on the clock of `time.monotonic`.
         seen: told of each solution on the way, and whether what runs in it can be ordered.
     """
+    best = None
     while True:
         relaxed = relaxation.solve(deadline - time.monotonic())
         loops = formulation.loops(relaxed.support())
         seen(relaxed, not loops)
-        if time.monotonic() >= deadline:
-            return relaxed
+        # A solution that was cut off says nothing, and the one before it as much as it did.
+        if best is None or relaxed.bound > best.bound:
+            best = relaxed
+        if not relaxed.support() or time.monotonic() >= deadline:
+            return best
         if not formulation.tighten(relaxed.shares) and not loops:
-            return relaxed
+            return best
         formulation.forbid(loops)
 
 
