@@ -26,6 +26,10 @@ from korch_cli.solve.windows import improve_by_parts
 
 _SHARES = (0.05, 0.3, 1.0)
 """How far from the bound to the best plan's cost the candidates of each exact search reach."""
+_RELAXED = 0.5
+"""Of the time limit: what the relaxation may take."""
+_WORTH = 1e-3
+"""How much the bound has to rise, as a share of it, for more rows to be looked for."""
 _WHOLE = 0.75
 """Of the time limit: what the relaxation and the search of the whole graph may take before it is divided."""
 _LEFT_OUT = 0.1
@@ -59,7 +63,7 @@ def solve(
     formulation = Formulation(graph, usable, caps)
     best = _Best(formulation, usable, start)
     whole, deadline = begin + _WHOLE * time_limit_s, begin + time_limit_s
-    relaxed = relax(formulation, Relaxation(formulation), whole, best.consider)
+    relaxed = relax(formulation, Relaxation(formulation), begin + _RELAXED * time_limit_s, best.consider)
     for share in _SHARES:
         _search_near(formulation, best, relaxed, share, whole)
     if not best.is_proven:
@@ -140,12 +144,13 @@ def relax(
         relaxed = relaxation.solve(deadline - time.monotonic())
         loops = formulation.loops(relaxed.support())
         seen(relaxed, not loops)
+        rises = best is None or relaxed.bound > (1 + _WORTH) * best.bound
         # A solution that was cut off says nothing, and the one before it as much as it did.
         if best is None or relaxed.bound > best.bound:
             best = relaxed
         if not relaxed.support() or time.monotonic() >= deadline:
             return best
-        if not formulation.tighten(relaxed.shares) and not loops:
+        if not (rises and formulation.tighten(relaxed.shares)) and not loops:
             return best
         formulation.forbid(loops)
 
