@@ -29,7 +29,7 @@ _SHARES = (0.05, 0.3, 1.0)
 _RELAXED = 0.5
 """Of the time limit: what the relaxation may take."""
 _WORTH = 1e-3
-"""How much the bound has to rise, as a share of it, for more rows to be looked for."""
+"""How much the bound has to rise, and to lie below the best plan, as a share of it, for more rows to be looked for."""
 _WHOLE = 0.75
 """Of the time limit: what the relaxation and the search of the whole graph may take before it is divided."""
 _LEFT_OUT = 0.1
@@ -110,12 +110,13 @@ class _Best:
             )
         )
 
-    def consider(self, relaxed: Relaxed, ordered: bool) -> None:
-        """Take the bound of a solution of the relaxation, and make a plan of it."""
+    def consider(self, relaxed: Relaxed, ordered: bool) -> bool:
+        """Take the bound of a solution of the relaxation, and make a plan of it; tell whether the two are near."""
         self.bound = max(self.bound, relaxed.whole_bound)
         if ordered:
             self.offer(relaxed.support())
         self.repair(relaxed.shares)
+        return self.units - self.bound <= _WORTH * self.bound
 
     def plan(self) -> Plan:
         """Return the plan with what is known of it."""
@@ -129,7 +130,7 @@ def relax(
     formulation: Formulation,
     relaxation: Relaxation,
     deadline: float,
-    seen: Callable[[Relaxed, bool], None] = lambda _relaxed, _ordered: None,
+    seen: Callable[[Relaxed, bool], bool] = lambda _relaxed, _ordered: False,
 ) -> Relaxed:
     """Solve the relaxation, adding rows that it breaks, until it keeps to all and what runs in it can be ordered.
 
@@ -137,14 +138,15 @@ def relax(
         formulation: gains rows.
         relaxation: of `formulation`.
         deadline: on the clock of `time.monotonic`.
-        seen: told of each solution on the way, and whether what runs in it can be ordered.
+        seen: told of each solution on the way, and whether what runs in it can be ordered; tells whether its bound is
+            so good that no more rows are worth looking for.
     """
     best = None
     while True:
         relaxed = relaxation.solve(deadline - time.monotonic())
         loops = formulation.loops(relaxed.support())
-        seen(relaxed, not loops)
-        rises = best is None or relaxed.bound > (1 + _WORTH) * best.bound
+        near = seen(relaxed, not loops)
+        rises = not near and (best is None or relaxed.bound > (1 + _WORTH) * best.bound)
         # A solution that was cut off says nothing, and the one before it as much as it did.
         if best is None or relaxed.bound > best.bound:
             best = relaxed

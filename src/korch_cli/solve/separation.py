@@ -30,10 +30,10 @@ class Separation:
     def __init__(self, writers: Mapping[Port, Sequence[int]], readers: Mapping[Port, Sequence[int]]) -> None:
         """Take for each port that is not given the candidates that write it without reading it, and its readers."""
         self._writers = writers
-        self._reads: dict[int, list[Port]] = defaultdict(list)
+        self._reads: dict[int, set[Port]] = defaultdict(set)
         for port, members in readers.items():
             for i in members:
-                self._reads[i].append(port)
+                self._reads[i].add(port)
 
     def broken(self, rows: Iterable[Sequence[int]], shares: Sequence[float]) -> Iterator[tuple[int, ...]]:
         """Yield sets of candidates of which every plan runs one, but the solution less.
