@@ -159,7 +159,8 @@ def _microseconds(row: Mapping[str, Any] | None) -> str:
 def _search(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = [
         "All of `korch optimize`: the first time, and again with what the store remembers. The prediction is the sum",
-        "of what the plan's kernels cost by themselves, beside the measured time of the whole model.",
+        "of what the plan's kernels cost by themselves, at the pace that the machine had in the comparison,",
+        "over the measured time of the whole model.",
         "",
         "| model | primitives | candidates (distinct) | measured | gap | solving, s | first, s | again, s "
         "| predicted over measured |",

@@ -76,13 +76,17 @@ class Prediction:
     """Whether times add up: the plan that was compared with the input.
 
     Attributes:
-        predicted_us: the sum of its kernels' times.
+        predicted_us: the sum of its kernels' times, as they were measured.
         measured_us: the median of a run of the whole model.
-        ratio: predicted / measured.
+        pace: the measured time of the input, beside the plan, over the sum of what its operators took when they were
+            measured; 1 where these were estimated. What is not 1 tells that the machine has become slower or faster
+            since then.
+        ratio: predicted / measured, at one pace: the predicted time times `pace` over the measured one.
     """
 
     predicted_us: float
     measured_us: float
+    pace: float
     ratio: float
 
 

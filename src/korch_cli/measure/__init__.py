@@ -1,6 +1,10 @@
 """Timing, the machine's limits, and the store of everything that was measured."""
 
 from korch_cli.measure.calibrate import calibrate as calibrate
+from korch_cli.measure.child import Worker as Worker
+from korch_cli.measure.doubt import Watch as Watch
+from korch_cli.measure.doubt import is_due as is_due
+from korch_cli.measure.doubt import kept as kept
 from korch_cli.measure.identity import chosen_folder as chosen_folder
 from korch_cli.measure.identity import default_folder as default_folder
 from korch_cli.measure.identity import machine_identity as machine_identity

@@ -15,6 +15,7 @@ import numpy as np
 from korch_cli.core.errors import MissingError
 from korch_cli.core.machine import MachineLimits
 from korch_cli.measure.child import Worker, WorkerError
+from korch_cli.measure.doubt import AGAIN_S
 from korch_cli.measure.identity import machine_identity
 from korch_cli.measure.store import ProfileStore
 
@@ -35,8 +36,6 @@ _PASS_SECONDS = 0.004
 _PASSES = 16
 _BUSY = 0.6
 """Processes that run or wait for each processor, from which on limits are measured again in a later run."""
-_AGAIN_S = 3600.0
-"""How much later: runs that follow each other shall come to the same result."""
 _LIMIT_S = 120.0
 _SOURCE = """\
 #include <stdint.h>
@@ -145,7 +144,7 @@ def _best(first: dict[str, Any] | None, second: dict[str, Any]) -> dict[str, Any
 
 def _is_due(document: dict[str, Any]) -> bool:
     """Whether limits are to be measured again."""
-    return bool(document.get("busy", False)) and time.time() - float(document.get("at", 0.0)) > _AGAIN_S
+    return bool(document.get("busy", False)) and time.time() - float(document.get("at", 0.0)) > AGAIN_S
 
 
 def _is_busy() -> bool:

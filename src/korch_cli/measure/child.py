@@ -105,6 +105,7 @@ def ask_each(
     time_limit_s: float,
     progress: Progress,
     again_after_failures: bool = False,
+    worker: Worker | None = None,
 ) -> Iterator[KernelResult]:
     """Ask one child for every kernel; one that crashes or hangs costs only itself.
 
@@ -113,16 +114,17 @@ def ask_each(
         time_limit_s: seconds that one kernel may take in all.
         progress: told of each kernel.
         again_after_failures: whether a kernel that fails, though the child lives on, is followed by a new child.
+        worker: the child, which goes on; None for one that ends with the last kernel.
     """
-    with Worker() as worker:
+    with contextlib.nullcontext(worker) if worker is not None else Worker() as child:
         for done, (name, request) in enumerate(requests, 1):
             try:
-                result: KernelResult = worker.ask(request, time_limit_s)
+                result: KernelResult = child.ask(request, time_limit_s)
             except WorkerError as error:
                 result = KernelResult(name, None, None, str(error))
             progress.step(done, len(requests), name)
             if again_after_failures and result.failure is not None:
-                worker.stop()
+                child.stop()
             yield result
 
 

@@ -23,6 +23,7 @@ def measure_kernels(
     seed: int,
     time_limit_s: float,
     progress: Progress,
+    worker: Worker | None = None,
 ) -> Iterator[KernelResult]:
     """Check and time each kernel; one that crashes or hangs costs only itself.
 
@@ -33,10 +34,11 @@ def measure_kernels(
         seed: of the operands.
         time_limit_s: seconds that one kernel may take in all.
         progress: told of each kernel.
+        worker: the process to measure in, which goes on; None for one that ends with the last kernel.
     """
     common = {"baseline": baseline, "threads": threads, "seed": seed}
     requests = [(job.name, ("kernel", {"job": job, **common})) for job in jobs]
-    return ask_each(requests, time_limit_s=time_limit_s, progress=progress)
+    return ask_each(requests, time_limit_s=time_limit_s, progress=progress, worker=worker)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from korch_cli.core.errors import KorchError
-from korch_cli.core.kernel import CandidateKind
+from korch_cli.core.kernel import Candidate, CandidateKind
 from korch_cli.core.plan import Plan, Priced
 from korch_cli.core.record import Contest, ContestantRecord, Verdict
+from korch_cli.measure import Watch, is_due
 from korch_cli.pipeline.clock import Clock
 from korch_cli.pipeline.delivery import Built, Delivery
 from korch_cli.pipeline.digest import file_digest
@@ -26,7 +27,7 @@ from korch_cli.pipeline.stored import decode_contest, encode_contest
 from korch_cli.solve import check_plan, solve
 from korch_cli.verify import Subject, compare_all
 
-_PROTOCOL = 1
+_PROTOCOL = 2
 """Part of the key: what an earlier version compared in another way is not read."""
 BEST, CAUTIOUS, SECOND, SIMPLIFIED = "the best sum", "the cautious one", "another one", "no kernels"
 _SURCHARGE = 0.25
@@ -80,12 +81,12 @@ def choose(
         if time.monotonic() < search.deadline:
             known += _challengers(search, best.built.plan, delivery, clock)
         known.sort(key=lambda contestant: (contestant.custom_nodes, contestant is not best))
-        contest = Contest((), ())
+        contest, watch = Contest((), ()), Watch()
         if len(known) > 1:
             delivery.progress.stage(f"Timing {len(known)} plans end to end")
             with clock("compare"):
                 contest = _timed(known, delivery)
-        held = book.keep(_Held(tuple(c.built.plan for c in known), contest))
+        held = book.keep(_Held(tuple(c.built.plan for c in known), contest), watch.others())
     if not held.contest.samples:
         return best, ()
     at = winner(held.contest)
@@ -188,34 +189,73 @@ def winner(contest: Contest) -> int:
 
 
 class _Book:
-    """The contests in the store, by the search and its best plan."""
+    """The contests in the store, by the model and the best plan.
+
+    Plans are known by what they run, down to the text of the kernels, and not by prices: a kernel that was measured
+    again, or for the first time, changes nothing of how long whole models take.
+    """
 
     def __init__(self, search: Search, best: Plan) -> None:
-        self._store = search.laboratory.bench.store
-        self._prices = search.prices()
-        self._place = {p.candidate: at for at, p in enumerate(self._prices)}
+        self._laboratory = search.laboratory
+        self._priced = {self._mark(p.candidate): p for p in search.prices()}
         settings = search.settings
-        parts = [
-            [_PROTOCOL, file_digest(settings.source), settings.budget_s],
-            [[p.candidate.digest, p.candidate.body, p.cost_us] for p in self._prices],
-            [self._place[p.candidate] for p in best.kernels],
-        ]
-        digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-        self._key = f"contest/{digest}/{search.laboratory.bench.origin}"
+        parts = [_PROTOCOL, file_digest(settings.source), settings.budget_s, self._marks(best)]
+        origin = self._laboratory.bench.origin
+        self._doubtful: _Held | None = None
+        self._key = f"contest/{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}/{origin}"
 
     def read(self) -> _Held | None:
-        """Return the contest that was held before, None if there was none."""
-        return self._store.read(self._key, self._decoded)
+        """Return the contest that was held before; None if there is none that can run and is not in doubt."""
+        store = self._laboratory.bench.store
+        found = store.read(self._key, lambda document: (self._held(*_noted(document)), is_due(document)))
+        if found is None:
+            return None
+        held, due = found
+        if due:
+            self._doubtful, held = held, None
+        return held
 
-    def keep(self, held: _Held) -> _Held:
-        """Keep a contest, unless one is kept already; return the one that counts."""
-        plans = [[self._place[p.candidate] for p in plan.kernels] for plan in held.plans]
-        return self._store.keep(self._key, {"plans": plans, "contest": encode_contest(held.contest)}, self._decoded)
+    def keep(self, held: _Held, others: float) -> _Held:
+        """Keep a contest, unless one is kept already; return the one that counts.
 
-    def _decoded(self, document: dict[str, Any]) -> _Held:
-        plans = [self._plan(places) for places in document["plans"]]
-        return _Held(tuple(plans), decode_contest(document["contest"]))
+        Args:
+            held: the contest.
+            others: share of the processors that other processes took meanwhile.
+        """
+        if self._doubtful is not None and not held.contest.samples:
+            return self._doubtful
+        document = {
+            "plans": [self._marks(plan) for plan in held.plans],
+            "contest": encode_contest(held.contest),
+            "others": others,
+            "at": time.time(),
+        }
+        store = self._laboratory.bench.store
+        kept = None if self._doubtful is not None else self._held(*store.keep(self._key, document, _noted))
+        if kept is None:
+            store.replace(self._key, document)
+        return kept or held
 
-    def _plan(self, places: Sequence[int]) -> Plan:
-        kernels = tuple(self._prices[at] for at in places)
+    def _held(self, plans: Sequence[Sequence[str]], contest: Contest) -> _Held | None:
+        if not all(mark in self._priced for marks in plans for mark in marks):
+            return None
+        return _Held(tuple(map(self._plan, plans)), contest)
+
+    def _plan(self, marks: Sequence[str]) -> Plan:
+        kernels = tuple(self._priced[mark] for mark in marks)
         return Plan(kernels, sum(p.cost_us for p in kernels), 0.0, "feasible")
+
+    def _marks(self, plan: Plan) -> list[str]:
+        return [self._mark(p.candidate) for p in plan.kernels]
+
+    def _mark(self, candidate: Candidate) -> str:
+        """Return what a candidate is known by in every run."""
+        generated = candidate.kind is CandidateKind.GENERATED
+        ports = [[(port.value, port.arrangement) for port in each] for each in (candidate.reads, candidate.writes)]
+        stamp = self._laboratory.stamp(candidate.digest) if generated else candidate.digest
+        parts = [candidate.kind.value, candidate.body, *ports, candidate.operators, stamp]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
+
+
+def _noted(document: dict[str, Any]) -> tuple[list[list[str]], Contest]:
+    return [list(map(str, marks)) for marks in document["plans"]], decode_contest(document["contest"])

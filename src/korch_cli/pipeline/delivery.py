@@ -24,6 +24,7 @@ from korch_cli.emit import (
     with_given,
     write_set,
 )
+from korch_cli.measure import kept
 from korch_cli.pipeline.digest import file_digest
 from korch_cli.pipeline.execution import Execution
 from korch_cli.pipeline.laboratory import Laboratory
@@ -265,18 +266,19 @@ class Delivery:
         files = [whole.path, built.model, *([] if built.library is None else [built.library])]
         digests = [file_digest(path) for path in files]
         key = f"comparison/{'/'.join(digests)}/{identity}"
-        known = store.read(key, decode_comparison)
-        if known is not None:
-            return known
-        self.progress.stage("Timing both models end to end")
         subjects = (
             Subject("input", whole.path, None, True, self.execution.provider),
             Subject("output", built.model, built.library, True, self.execution.provider),
         )
-        comparison = self._timed(subjects)
-        if comparison.ratios[0].low > 1.0:
-            comparison = min(comparison, self._timed(subjects), key=lambda found: found.ratios[0].low)
-        return store.keep(key, encode_comparison(comparison), decode_comparison)
+
+        def measure() -> Comparison:
+            self.progress.stage("Timing both models end to end")
+            comparison = self._timed(subjects)
+            if comparison.ratios[0].low <= 1.0:
+                return comparison
+            return min(comparison, self._timed(subjects), key=lambda found: found.ratios[0].low)
+
+        return kept(store, key, measure, encode_comparison, decode_comparison)
 
     def _timed(self, subjects: Sequence[Subject]) -> Comparison:
         """Time the input and a plan, each in a fresh process; longer where the first blocks leave it open."""

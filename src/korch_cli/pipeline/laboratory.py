@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from korch_cli.codegen import headers
 from korch_cli.core.artifact import KernelJob, KernelResult, LibraryEntry
@@ -20,7 +21,7 @@ from korch_cli.core.processor import NATIVE
 from korch_cli.core.progress import Progress
 from korch_cli.core.types import TensorType
 from korch_cli.emit import can_be_function, empty_model, ort_headers, probe_model, registration_unit, save_model
-from korch_cli.measure import ProfileStore, measure_kernels
+from korch_cli.measure import ProfileStore, Worker, measure_kernels
 from korch_cli.pipeline.execution import ON_CPU, Execution
 from korch_cli.toolchain import BuildFailure, Compiler, compile_units, link
 
@@ -81,6 +82,7 @@ class Laboratory:
         rejected: how many candidates were refused or failed, by reason.
         measured: kernels measured in this run.
         remembered: kernels whose figures came from the store.
+        worker: the process that measures; None for a process of its own each time.
     """
 
     cut: Callable[[Candidate], KernelBody]
@@ -91,15 +93,23 @@ class Laboratory:
     rejected: Counter[str] = field(default_factory=Counter)
     measured: int = 0
     remembered: int = 0
+    worker: Worker | None = None
 
-    def measure(self, digests: Sequence[str]) -> dict[str, float]:
-        """Return the time of the best sound kernel of each digest in microseconds, infinite where there is none."""
+    def measure(self, digests: Sequence[str], failed: Mapping[str, str] = MappingProxyType({})) -> dict[str, float]:
+        """Return the time of the best sound kernel of each digest in microseconds, infinite where there is none.
+
+        Args:
+            digests: of candidates, all of which have a representative.
+            failed: kernels that are not tried again, by name: what went wrong before, though the store has no figure.
+        """
         todo: list[tuple[KernelBody, GeneratedKernel]] = []
         for digest in digests:
             self.results[digest] = []
             body = self.cut(self.representatives[digest])
             for kernel in self._generated(body):
                 known = self.bench.store.kernel(self._key(kernel))
+                if known is None and kernel.name in failed:
+                    known = KernelResult(kernel.name, None, None, failed[kernel.name])
                 if known is None:
                     todo.append((body, kernel))
                 else:
@@ -110,6 +120,15 @@ class Laboratory:
             self.results[kernel.digest].append((kernel, self._kept(kernel, result)))
         self._count_failures(digests)
         return {digest: self.cost(digest) for digest in digests}
+
+    def failures(self) -> dict[str, str]:
+        """Return what went wrong with kernels that the store has no figure of, by name."""
+        results = (r for found in self.results.values() for _, r in found)
+        return {r.name: r.failure for r in results if r.failure is not None and not _is_lasting(r)}
+
+    def stamp(self, digest: str) -> str:
+        """Return what the fastest sound kernel of a measured digest is known by: its text, compiler and machine."""
+        return self._key(self.best(digest)[0])
 
     def stored(self, digest: str) -> tuple[int, int]:
         """Return how many kernels a candidate has, and of how many of them the store has figures."""
@@ -213,6 +232,7 @@ class Laboratory:
             seed=self.bench.seed,
             time_limit_s=_SECONDS_PER_KERNEL,
             progress=self.progress,
+            worker=self.worker,
         ):
             yield kernels[result.name], result
 

@@ -15,7 +15,7 @@ from korch_cli.core.model import Model
 from korch_cli.core.plan import Priced
 from korch_cli.core.types import Array
 from korch_cli.load import name_nodes, vendor_profile
-from korch_cli.measure import profile_model
+from korch_cli.measure import kept, profile_model
 from korch_cli.pipeline.digest import file_digest
 from korch_cli.pipeline.laboratory import Bench
 from korch_cli.pipeline.prepare import Runnable
@@ -80,11 +80,11 @@ def priced_vendor(
 def _profile(prepared: Path, feeds: Mapping[str, Array], bench: Bench, *, optimize: bool) -> VendorProfile:
     digest = file_digest(prepared)
     key = f"profile/{_PROTOCOL}/{digest}/{bench.identity}/{'all' if optimize else 'none'}"
-    known = bench.store.read(key, decode_profile)
-    if known is not None:
-        return known
-    profile = measured_profile(prepared, feeds, threads=bench.threads, folder=bench.folder, optimize=optimize)
-    return bench.store.keep(key, encode_profile(profile), decode_profile)
+
+    def measure() -> VendorProfile:
+        return measured_profile(prepared, feeds, threads=bench.threads, folder=bench.folder, optimize=optimize)
+
+    return kept(bench.store, key, measure, encode_profile, decode_profile)
 
 
 def measured_profile(

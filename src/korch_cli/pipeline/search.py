@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,13 +15,14 @@ from korch_cli.core.kernel import Candidate
 from korch_cli.core.machine import MachineLimits
 from korch_cli.core.plan import Plan, Priced
 from korch_cli.core.progress import Progress
+from korch_cli.measure import Watch, Worker, is_due
 from korch_cli.pipeline.laboratory import Laboratory
 from korch_cli.pipeline.settings import Settings
 from korch_cli.pipeline.target import Target
 from korch_cli.pipeline.ways import Ways
 from korch_cli.solve import SearchResult, check_plan, orchestrate, solve
 
-_PROTOCOL = 3
+_PROTOCOL = 4
 """Part of the key: what an earlier version kept in another form is not read."""
 
 
@@ -55,16 +56,23 @@ class Search:
         Which kernels a search measured is kept in the store. Another one for the same model begins with them, and
         measures more only if it has a larger budget or asks for a smaller gap.
         """
+        with Worker() as self.laboratory.worker:
+            result = self._orchestrated()
+        self.laboratory.worker = None
+        check_plan(self.graph, result.plan)
+        return result
+
+    def _orchestrated(self) -> SearchResult:
         store, key = self.laboratory.bench.store, self._key()
         earlier = None if self.settings.force_fusion else store.read(key, _decoded)
-        deadline = self.deadline
+        deadline, watch = self.deadline, Watch()
         if earlier is not None and not self.excluded:
             if self._ended(earlier):
                 # That search did what this one may do, and found its end: what it measured is all that counts.
                 deadline = time.monotonic()
             digests = [d for d in earlier.digests if d in self.bounds and d not in self.laboratory.results]
             if digests:
-                self.laboratory.measure(digests)
+                self.laboratory.measure(digests, earlier.failed)
         known = {d: self.laboratory.cost(d) for d in self.laboratory.results}
         known |= dict.fromkeys(self.excluded, math.inf)
         result = orchestrate(
@@ -78,22 +86,36 @@ class Search:
             deadline=deadline,
             solver_time_s=self.settings.solver_time_s,
         )
-        check_plan(self.graph, result.plan)
         if deadline == self.deadline and not self.settings.force_fusion:
             limits = {"budget_s": self.settings.budget_s, "gap": self.settings.gap}
-            store.replace(key, {"digests": list(self.laboratory.results), **limits})
+            found = {"digests": list(self.laboratory.results), "failed": self.laboratory.failures()}
+            doubt = {"others": watch.others(), "at": time.time()}
+            store.replace(key, found | limits | doubt)
         return result
 
     def without_kernels(self) -> Plan:
         """Return the best plan of ONNX Runtime's own kernels."""
         return solve(self.graph, self.vendor, time_limit_s=self.settings.solver_time_s)
 
-    def alone(self, ways: Ways) -> dict[str, float]:
-        """Return what the best plan in each of several ways to write the model costs, in microseconds by name."""
+    def as_written(self, ways: Ways) -> Plan:
+        """Return the best plan of ONNX Runtime's own kernels for the first way, which is what it makes of the input."""
+        own = [p for p in self.vendor if ways.holds(0, p.candidate)]
+        return solve(self.graph, own, time_limit_s=self.settings.solver_time_s)
+
+    def alone(self, ways: Ways, best: Plan) -> dict[str, float]:
+        """Return what the best plan in each of several ways to write the model costs, in microseconds by name.
+
+        Args:
+            ways: to write the model.
+            best: the best plan of all ways together; where it keeps to one of them, it is the best of that one too.
+        """
         if len(ways.members) == 1:
             return {}
         priced, found = self.prices(), {}
         for at, way in enumerate(ways.members):
+            if best.status == "optimal" and all(ways.holds(at, p.candidate) for p in best.kernels):
+                found[way.name] = best.cost_us
+                continue
             own = [p for p in priced if ways.holds(at, p.candidate)]
             found[way.name] = solve(self.graph, own, time_limit_s=self.settings.solver_time_s).cost_us
         return found
@@ -107,8 +129,9 @@ class Search:
     def recall(self) -> dict[str, float]:
         """Return the times of the kernels that an earlier search for the same measured, in microseconds by digest."""
         earlier = self.laboratory.bench.store.read(self._key(), _decoded)
-        digests = [] if earlier is None else [d for d in earlier.digests if d in self.bounds]
-        return self.laboratory.measure(digests)
+        if earlier is None:
+            return {}
+        return self.laboratory.measure([d for d in earlier.digests if d in self.bounds], earlier.failed)
 
     def was_searched(self) -> bool:
         """Whether an earlier search for the same came to its end with limits like these."""
@@ -132,15 +155,19 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class _Earlier:
-    """What an earlier search measured, and its limits."""
+    """What an earlier search measured, which kernels failed in a way that the store does not keep, and its limits."""
 
     digests: tuple[str, ...]
+    failed: Mapping[str, str]
     budget_s: float
     gap: float
 
 
 def _decoded(document: dict[str, Any]) -> _Earlier:
-    return _Earlier(tuple(map(str, document["digests"])), float(document["budget_s"]), float(document["gap"]))
+    # What took too long beside other processes may be tried again.
+    failures = {} if is_due(document) else document["failed"]
+    failed = {str(name): str(sentence) for name, sentence in failures.items()}
+    return _Earlier(tuple(map(str, document["digests"])), failed, float(document["budget_s"]), float(document["gap"]))
 
 
 def prepare_search(

@@ -16,6 +16,7 @@ from korch_cli.core.model import Model
 from korch_cli.core.primitive import Linear, Opaque
 from korch_cli.core.record import KernelRecord, OptimizeRecord, Prediction, SearchRecord
 from korch_cli.pipeline.delivery import Outcome
+from korch_cli.pipeline.execution import CPU
 from korch_cli.pipeline.search import Search
 from korch_cli.pipeline.settings import Settings
 from korch_cli.pipeline.ways import Way, Ways
@@ -53,7 +54,7 @@ def summarize(
         environment=dict(environment),
         seconds=dict(seconds),
         contest=outcome.contest,
-        prediction=_prediction(outcome),
+        prediction=_prediction(search, ways, outcome),
         estimated_for=search.laboratory.bench.estimated_for,
     )
 
@@ -86,11 +87,16 @@ def why_nothing_is_faster(graph: PrimitiveGraph, result: SearchResult) -> str:
     )
 
 
-def _prediction(outcome: Outcome) -> Prediction | None:
+def _prediction(search: Search, ways: Ways, outcome: Outcome) -> Prediction | None:
     if outcome.comparison is None or outcome.predicted_us is None:
         return None
-    measured_us = statistics.median(outcome.comparison.samples[1].times_us)
-    return Prediction(outcome.predicted_us, measured_us, outcome.predicted_us / measured_us)
+    input_us, measured_us = (statistics.median(samples.times_us) for samples in outcome.comparison.samples[:2])
+    pace = 1.0
+    # Where ONNX Runtime's prices are estimates, they say nothing of the machine's pace.
+    if search.settings.target == CPU:
+        own_us = search.as_written(ways).cost_us
+        pace = input_us / own_us if own_us > 0 else 1.0
+    return Prediction(outcome.predicted_us, measured_us, pace, outcome.predicted_us * pace / measured_us)
 
 
 def _search_record(ways: Ways, search: Search, result: SearchResult) -> SearchRecord:
@@ -112,7 +118,7 @@ def _search_record(ways: Ways, search: Search, result: SearchResult) -> SearchRe
         gap=plan.gap,
         solve_seconds=result.solve_seconds,
         tried=len(search.laboratory.results),
-        alone_us=search.alone(ways) if timed else {},
+        alone_us=search.alone(ways, plan) if timed else {},
     )
 
 

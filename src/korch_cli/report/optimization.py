@@ -98,7 +98,7 @@ def _prediction(record: OptimizeRecord, comparison: Comparison) -> list[str]:
     return [
         f"  predicted: {format_us(record.search.vendor_us)} → {format_us(found.predicted_us)}; "
         f"measured: {format_us(before_us)} → {format_us(found.measured_us)}; "
-        f"predicted / measured: {found.ratio:.2f}"
+        f"predicted / measured, at the pace of the comparison: {found.ratio:.2f}"
     ]
 
 

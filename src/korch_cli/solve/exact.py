@@ -45,7 +45,7 @@ def search(formulation: Formulation, kept: Sequence[int], start: Sequence[int], 
 
     model = cp_model.CpModel()
     runs = {i: model.new_bool_var("") for i in sorted({*kept, *start})}
-    columns = {c: model.new_bool_var("") for c in range(len(formulation.candidates), formulation.columns)} | runs
+    columns = {c: model.new_bool_var("") for c in formulation.ports_for(runs)} | runs
     for row in formulation.rows:
         literals = [columns[c] for c in row.one_of if c in columns]
         if row.given == ALWAYS:

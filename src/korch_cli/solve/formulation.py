@@ -6,6 +6,7 @@
     m_p <= sum of u_k over k that write p and do not read it
     sum of u_k over K(v) >= 1                 for every value that all plans touch (coverage.py)
     m_p <= sum of u_k over k that write into L and read nothing of L      for every p in L, added for a loop L (below)
+    sum of u_k over a set that separation.py finds >= 1
     sum of w_k u_k <= w                       for every plan that the solution has to differ from (`Cap`)
 
 u_k says that kernel k runs, m_p that port p (a value in an arrangement) is in memory. Kernels with several outputs can
@@ -24,6 +25,7 @@ from korch_cli.core.kernel import Port
 from korch_cli.core.plan import Priced
 from korch_cli.solve.coverage import coverage
 from korch_cli.solve.execution import execute, goals, is_given
+from korch_cli.solve.separation import Separation
 
 UNITS_PER_US = 1000
 """The program counts in whole nanoseconds."""
@@ -60,7 +62,7 @@ class Formulation:
         candidates: of the first columns.
         costs: of the candidates, in units; all other columns are free.
         columns: how many there are: the candidates, then the ports that matter.
-        rows: all rows; `forbid` adds to them.
+        rows: all rows; `forbid` and `tighten` add to them.
         caps: what the solution must not hold together.
     """
 
@@ -80,6 +82,7 @@ class Formulation:
         needed = sorted({*self._readers, *goals(graph)})
         self._column = {port: len(priced) + at for at, port in enumerate(needed)}
         self.columns = len(priced) + len(needed)
+        self._separation = Separation(self._writers, self._readers)
         self.rows = [Row(row) for row in coverage(graph, self.candidates)]
         self.rows += [Row((self._column[port],)) for port in goals(graph)]
         for port, column in self._column.items():
@@ -91,6 +94,11 @@ class Formulation:
         found = set(chosen)
         written = {port for i in found for port in self.candidates[i].writes}
         return found | {self._column[port] for port in written if port in self._column}
+
+    def ports_for(self, members: Iterable[int]) -> list[int]:
+        """Return the columns of the ports that matter where only the candidates `members` can run."""
+        read = {port for i in members for port in self.candidates[i].reads if port in self._column}
+        return sorted(self._column[port] for port in read.union(goals(self.graph)))
 
     def loops(self, chosen: Sequence[int]) -> list[list[Port]]:
         """Return the ports that some of `chosen` wait for in vain, by loop; none if these kernels can be ordered."""
@@ -107,6 +115,13 @@ class Formulation:
         # The smallest sets of stuck kernels that wait for nothing outside them.
         smallest = {found for found in reach.values() if all(reach[i] == found for i in found)}
         return [sorted({p for i in found for p in awaited[i]}) for found in sorted(smallest, key=min)]
+
+    def tighten(self, shares: Sequence[float]) -> bool:
+        """Add rows that every plan keeps to and a solution of the relaxation does not; tell whether there are any."""
+        known = [row.one_of for row in self.rows if row.given == ALWAYS and row.one_of[0] < len(self.candidates)]
+        found = dict.fromkeys(self._separation.broken(known, shares))
+        self.rows += map(Row, found)
+        return bool(found)
 
     def forbid(self, loops: Sequence[Sequence[Port]]) -> None:
         """Demand that some kernel enters each loop from outside."""

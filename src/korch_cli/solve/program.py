@@ -1,16 +1,17 @@
 """The cheapest plan, with a proof.
 
-The relaxation of the program (formulation.py) comes first: its bound is nearly tight, and its solution is often whole,
-so that nothing is left to do. Otherwise it tells how far above the bound every plan with a given candidate lies. The
-few candidates near the bound are searched exactly, which improves the best known plan, and then those up to that plan's
-cost, which proves it: what was left out costs more.
+The relaxation of the program (formulation.py) comes first, with rows that its solution breaks (separation.py): then its
+bound is nearly tight, and its solution is often whole, so that nothing is left to do. Otherwise it tells how far above
+the bound every plan with a given candidate lies. The few candidates near the bound are searched exactly, which improves
+the best known plan, and then those up to that plan's cost, which proves it: what was left out costs more. Where that
+takes too long, the plan is improved piece by piece (windows.py), and the bound is what the relaxation proved.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from korch_cli.core.errors import KorchError
 from korch_cli.core.graph import PrimitiveGraph
@@ -21,9 +22,16 @@ from korch_cli.solve.execution import cover, execute, goals, is_given, useful
 from korch_cli.solve.formulation import UNITS_PER_US, Cap, Formulation
 from korch_cli.solve.greedy import merged
 from korch_cli.solve.relaxation import Relaxation, Relaxed
+from korch_cli.solve.windows import improve_by_parts
 
 _SHARES = (0.05, 0.3, 1.0)
 """How far from the bound to the best plan's cost the candidates of each exact search reach."""
+_RELAXED = 0.5
+"""Of the time limit: what the relaxation may take."""
+_WORTH = 1e-3
+"""How much the bound has to rise, and to lie below the best plan, as a share of it, for more rows to be looked for."""
+_WHOLE = 0.75
+"""Of the time limit: what the relaxation and the search of the whole graph may take before it is divided."""
 _LEFT_OUT = 0.1
 """Of the time of a plan's generated kernels: what another plan leaves out of it at least."""
 
@@ -46,7 +54,7 @@ def solve(
         ValueError: a cost is negative or not a number.
         KorchError: no set of candidates computes some output.
     """
-    deadline = time.monotonic() + time_limit_s
+    begin = time.monotonic()
     if any(math.isnan(p.cost_us) or p.cost_us < 0 for p in priced):
         raise ValueError("a candidate's cost is negative or not a number")
     usable = runnable(graph, [p for p in priced if math.isfinite(p.cost_us)])
@@ -54,11 +62,13 @@ def solve(
     start = _start_apart(graph, usable, caps) if caps else _start(graph, usable, hint)
     formulation = Formulation(graph, usable, caps)
     best = _Best(formulation, usable, start)
-    relaxed = _relax(formulation, best, deadline)
+    whole, deadline = begin + _WHOLE * time_limit_s, begin + time_limit_s
+    relaxed = relax(formulation, Relaxation(formulation), begin + _RELAXED * time_limit_s, best.consider)
     for share in _SHARES:
-        if best.is_proven or time.monotonic() >= deadline:
-            break
-        _search(formulation, best, relaxed, share, deadline)
+        _search_near(formulation, best, relaxed, share, whole)
+    if not best.is_proven:
+        _search_parts(formulation, best, relaxed, deadline)
+        _search_near(formulation, best, relaxed, 1.0, deadline)
     return best.plan()
 
 
@@ -100,6 +110,14 @@ class _Best:
             )
         )
 
+    def consider(self, relaxed: Relaxed, ordered: bool) -> bool:
+        """Take the bound of a solution of the relaxation, and make a plan of it; tell whether the two are near."""
+        self.bound = max(self.bound, relaxed.whole_bound)
+        if ordered:
+            self.offer(relaxed.support())
+        self.repair(relaxed.shares)
+        return self.units - self.bound <= _WORTH * self.bound
+
     def plan(self) -> Plan:
         """Return the plan with what is known of it."""
         kernels = tuple(self._priced[i] for i in self.chosen)
@@ -108,29 +126,64 @@ class _Best:
         return Plan(kernels, cost_us, min(self.bound / UNITS_PER_US, cost_us), status)
 
 
-def _relax(formulation: Formulation, best: _Best, deadline: float) -> Relaxed:
-    """Solve the relaxation, without loops where its solution is whole, and make a plan of it."""
-    relaxation = Relaxation(formulation)
+def relax(
+    formulation: Formulation,
+    relaxation: Relaxation,
+    deadline: float,
+    seen: Callable[[Relaxed, bool], bool] = lambda _relaxed, _ordered: False,
+) -> Relaxed:
+    """Solve the relaxation, adding rows that it breaks, until it keeps to all and what runs in it can be ordered.
+
+    Args:
+        formulation: gains rows.
+        relaxation: of `formulation`.
+        deadline: on the clock of `time.monotonic`.
+        seen: told of each solution on the way, and whether what runs in it can be ordered; tells whether its bound is
+            so good that no more rows are worth looking for.
+    """
+    best = None
     while True:
         relaxed = relaxation.solve(deadline - time.monotonic())
-        best.bound = max(best.bound, relaxed.whole_bound)
-        support = relaxed.support()
-        loops = formulation.loops(support)
-        if not loops:
-            best.offer(support)
-        best.repair(relaxed.shares)
-        if not loops or time.monotonic() >= deadline:
-            return relaxed
+        loops = formulation.loops(relaxed.support())
+        near = seen(relaxed, not loops)
+        rises = not near and (best is None or relaxed.bound > (1 + _WORTH) * best.bound)
+        # A solution that was cut off says nothing, and the one before it as much as it did.
+        if best is None or relaxed.bound > best.bound:
+            best = relaxed
+        if not relaxed.support() or time.monotonic() >= deadline:
+            return best
+        if not (rises and formulation.tighten(relaxed.shares)) and not loops:
+            return best
         formulation.forbid(loops)
 
 
-def _search(formulation: Formulation, best: _Best, relaxed: Relaxed, share: float, deadline: float) -> None:
+def _search_near(formulation: Formulation, best: _Best, relaxed: Relaxed, share: float, deadline: float) -> None:
     """Search the candidates that lie within a share of the gap exactly; where these are all, that proves the result."""
+    if best.is_proven or time.monotonic() >= deadline:
+        return
     everything = relaxed.within(best.units - 1)
     kept = relaxed.within(relaxed.bound + share * (best.units - 1 - relaxed.bound))
+    _search(formulation, best, kept, deadline, proving=len(kept) == len(everything))
+
+
+def _search_parts(formulation: Formulation, best: _Best, relaxed: Relaxed, deadline: float) -> None:
+    """Improve the best plan piece by piece."""
+    everything = set(relaxed.within(best.units - 1))
+
+    def improve(members: Sequence[int]) -> bool:
+        before = best.units
+        if time.monotonic() < deadline and not best.is_proven:
+            _search(formulation, best, sorted(everything.intersection(members)), deadline, proving=False)
+        return best.units < before
+
+    improve_by_parts(formulation.graph, formulation.candidates, improve)
+
+
+def _search(formulation: Formulation, best: _Best, kept: Sequence[int], deadline: float, *, proving: bool) -> None:
+    """Search the plans over some candidates and what the best plan runs; `proving` says that there are no others."""
     while True:
         found = search(formulation, kept, best.chosen, deadline - time.monotonic())
-        if len(kept) == len(everything):
+        if proving:
             best.bound = max(best.bound, min(found.bound, int(best.units)))
         if not found.loops:
             best.offer(found.chosen)
