@@ -75,6 +75,11 @@ class Nodewise:
             found |= zip((name for name in node.output if name), results, strict=True)
         return found
 
+    def node_values(self, position: int, values: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the outputs of one node of the graph on these tensors. Raises whatever ONNX Runtime raises."""
+        node = self._model.graph.node[position]
+        return dict(zip((name for name in node.output if name), self._run(position, node, values), strict=True))
+
     def _run(self, position: int, node: onnx.NodeProto, found: Mapping[str, Array]) -> list[Array]:
         # Weights that may be moved are fed; what may decide on shapes stays an initializer.
         moving = node.op_type in ACCUMULATING and node.op_type not in ("Resize", "Upsample")

@@ -52,6 +52,10 @@ def test_a_rounding_to_integers_is_judged_away_from_ties() -> None:
     assert expected.judged == (2, 3)
 
 
+_PARTS = "a, b = Split <axis = 0> (x)"
+_HALVES = "m = ReduceMax <keepdims = 1> (x) h = Cast <to = 10> (m) p = Softplus (h)"
+
+
 @pytest.mark.parametrize(
     ("body", "numbers", "judged"),
     [
@@ -62,6 +66,14 @@ def test_a_rounding_to_integers_is_judged_away_from_ties() -> None:
         ("s = ReduceSum <keepdims = 1> (x) y = Tan (s)", (1.0, 1e5), 0),
         ("s = ReduceSum <keepdims = 1> (x) y = Tan (s)", (1.0, 1e3), 1),
         ("s = ReduceSum <keepdims = 1> (x) y = Cos (s)", (1.0, float("inf")), 1),
+        ("a = ArgMax <axis = 0> (x) y = Cast <to = 1> (a)", (1.0, 1.0000001), 0),
+        ("a = ArgMax <axis = 0> (x) y = Cast <to = 1> (a)", (1.0, 1.0001), 1),
+        ("a = ArgMin <axis = 0> (x) y = Cast <to = 1> (a)", (1.0, 1.0), 1),
+        (f"{_PARTS} e = Equal (a, b) y = Cast <to = 1> (e)", (1.0, 1.0000001), 0),
+        (f"{_PARTS} e = Equal (a, b) y = Cast <to = 1> (e)", (1.0, 1.0001), 1),
+        (f"{_PARTS} e = Equal (a, a) y = Cast <to = 1> (e)", (1.0, 1.0), 1),
+        (f"{_HALVES} y = Cast <to = 1> (p)", (1.0, 12.0), 0),
+        (f"{_HALVES} y = Cast <to = 1> (p)", (1.0, 9.0), 1),
     ],
 )
 def test_what_the_runtime_leaves_open_is_not_judged(body: str, numbers: tuple[float, ...], judged: int) -> None:

@@ -171,9 +171,38 @@ def _nearly_equal(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
     if not dtype_of(inputs[0]).is_float or len(inputs) == 1:
         return False
     a, b = _floats(inputs)
+    return _near(a, b, dtype_of(inputs[0]))
+
+
+@rule("Hardmax ArgMax ArgMin TopK")
+def _first_by_a_hair(node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """Where two numbers are some units in the last place apart, other correct programs find the second one larger."""
+    x, typed = inputs[0], dtype_of(inputs[0])
+    if not typed.is_float or x.size < 2 or x.ndim == 0:
+        return False
+    given = {a.name: a.i for a in node.attribute}
+    axis = given.get("axis", 0 if node.op_type.startswith("Arg") else -1)
+    rows = [np.moveaxis(x, axis, -1)]
+    if node.op_type == "Hardmax":
+        # Before opset 13 everything from the axis on, which is 1 by default, is one row.
+        split = given.get("axis", 1) % x.ndim
+        rows.append(x.reshape(int(np.prod(x.shape[:split])), -1))
+    for row in rows:
+        ordered = np.sort(row.astype(np.float64), axis=-1)
+        first, second = ordered[..., :-1], ordered[..., 1:]
+        if node.op_type != "TopK":
+            end = slice(0, 1) if node.op_type == "ArgMin" else slice(-1, None)
+            first, second = first[..., end], second[..., end]
+        if _near(first, second, typed):
+            return True
+    return False
+
+
+def _near(a: Array, b: Array, typed: DType) -> bool:
+    """Whether some numbers differ by so little that they may be equal or the other way round."""
     with np.errstate(invalid="ignore"):
         apart = np.abs(a - b)
-    near = 2 * ULPS * float_limits(dtype_of(inputs[0])).epsilon * (np.abs(a) + np.abs(b))
+    near = 2 * ULPS * float_limits(typed).epsilon * (np.abs(a) + np.abs(b))
     return bool(((apart > 0) & (apart <= near)).any())
 
 
@@ -187,6 +216,19 @@ def _vanished(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
 def _weightless_infinity(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
     """Between two places ONNX Runtime multiplies by zero what is not needed, which infinities do not survive."""
     return any(not np.isfinite(a).all() for a in list(_floats(inputs))[:1])
+
+
+@rule("Resize Upsample")
+def _vanishing_weight(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """A number near the smallest is rounded to zero or not by its weights, in the order in which they apply."""
+    limits = float_limits(dtype_of(inputs[0])) if dtype_of(inputs[0]).is_float else None
+    return limits is not None and bool(((inputs[0] != 0) & (np.abs(inputs[0]) < limits.tiny)).any())
+
+
+@rule("Softplus")
+def _overflowing_exponential(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """ONNX Runtime has no float16 kernel, and takes the operator apart into an exponential and a logarithm."""
+    return inputs[0].dtype == np.float16 and bool((inputs[0] > math.log(float_limits(DType.F16).most)).any())
 
 
 @rule("Softmax LogSoftmax")
