@@ -78,15 +78,15 @@ class Prediction:
     Attributes:
         predicted_us: the sum of its kernels' times, as they were measured.
         measured_us: the median of a run of the whole model.
-        pace: the measured time of the input, beside the plan, over the sum of what its operators took when they were
-            measured; 1 where these were estimated. What is not 1 tells that the machine has become slower or faster
-            since then.
-        ratio: predicted / measured, at one pace: the predicted time times `pace` over the measured one.
+        input_us: the same sum for the input; None where its operators were estimated and not measured. The input was
+            timed beside the plan, and tells how much slower or faster the machine has become since.
+        ratio: predicted / measured, at one pace: `predicted_us` / `input_us` over the same quotient of what was
+            measured.
     """
 
     predicted_us: float
     measured_us: float
-    pace: float
+    input_us: float | None
     ratio: float
 
 

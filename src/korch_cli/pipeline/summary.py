@@ -91,12 +91,10 @@ def _prediction(search: Search, ways: Ways, outcome: Outcome) -> Prediction | No
     if outcome.comparison is None or outcome.predicted_us is None:
         return None
     input_us, measured_us = (statistics.median(samples.times_us) for samples in outcome.comparison.samples[:2])
-    pace = 1.0
     # Where ONNX Runtime's prices are estimates, they say nothing of the machine's pace.
-    if search.settings.target == CPU:
-        own_us = search.as_written(ways).cost_us
-        pace = input_us / own_us if own_us > 0 else 1.0
-    return Prediction(outcome.predicted_us, measured_us, pace, outcome.predicted_us * pace / measured_us)
+    own_us = search.as_written(ways).cost_us if search.settings.target == CPU else None
+    pace = input_us / own_us if own_us else 1.0
+    return Prediction(outcome.predicted_us, measured_us, own_us, outcome.predicted_us * pace / measured_us)
 
 
 def _search_record(ways: Ways, search: Search, result: SearchResult) -> SearchRecord:

@@ -96,7 +96,7 @@ def _prediction(record: OptimizeRecord, comparison: Comparison) -> list[str]:
         return []
     before_us = percentile(comparison.samples[0].times_us, 50)
     return [
-        f"  predicted: {format_us(record.search.vendor_us)} → {format_us(found.predicted_us)}; "
+        f"  predicted: {format_us(found.input_us or record.search.vendor_us)} → {format_us(found.predicted_us)}; "
         f"measured: {format_us(before_us)} → {format_us(found.measured_us)}; "
         f"predicted / measured, at the pace of the comparison: {found.ratio:.2f}"
     ]

@@ -64,7 +64,7 @@ def test_no_mean_of_four(absent: str, tmp_path: Path) -> None:
 def test_the_search_is_told_with_its_prediction(tmp_path: Path) -> None:
     first = {
         "seconds": 61.2, "changed": True,
-        "prediction": {"predicted_us": 9.0, "measured_us": 10.0, "pace": 1.0, "ratio": 0.9},
+        "prediction": {"predicted_us": 9.0, "measured_us": 10.0, "input_us": 20.0, "ratio": 0.9},
         "primitives": 1234, "candidates": 56, "distinct": 45, "measured": 7, "from_store": 3, "rounds": 2, "gap": 0.012,
         "solve_seconds": 0.5,
     }  # fmt: skip

@@ -31,7 +31,7 @@ def test_a_prediction_is_compared_at_one_pace(tmp_path: Path, pace: float) -> No
     store.close()
     assert found is not None
     assert (found.predicted_us, found.measured_us) == (6.0, pace * 6.0)
-    assert found.pace == pytest.approx(pace)
+    assert found.input_us == 15.0
     assert found.ratio == pytest.approx(1.0)
 
 

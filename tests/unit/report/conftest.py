@@ -90,7 +90,7 @@ def record(comparison: Comparison, verdicts: tuple[Verdict, ...]) -> OptimizeRec
             ContestantRecord("no kernels", 0, None, 12_000.0, Ratio(0.99, 0.97, 1.02, 9), False),
             ContestantRecord("the best sum", 20, 8900.0, 9_000.0, Ratio(1.3, 1.2, 1.4, 9), True),
         ),
-        prediction=Prediction(8900.0, 10_000.0, 1.0, 0.89),
+        prediction=Prediction(8900.0, 10_000.0, None, 0.89),
     )
 
 
