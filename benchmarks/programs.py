@@ -32,7 +32,7 @@ from korch_cli.measure import ProfileStore, default_folder
 from korch_cli.pipeline.prepare import prepare
 from korch_cli.pipeline.search import prepare_search
 from korch_cli.pipeline.settings import Settings
-from korch_cli.pipeline.target import make_target
+from korch_cli.pipeline.target import find_tools, make_target
 from korch_cli.pipeline.ways import find_ways
 from korch_cli.rewrite import rewrite
 
@@ -91,7 +91,7 @@ def measured(path: Path, bindings: Bindings, threads: int) -> Problem:
         settings = Settings(path, Path(scratch) / "out.onnx", bindings, threads=threads)
         prepared = prepare(settings, Path(scratch))
         ways = find_ways(prepared.unrolled.flat, prepared.rewritten)
-        target = make_target(settings, ProfileStore(default_folder()), Path(scratch), ways.model)
+        target = make_target(settings, find_tools(settings), ProfileStore(default_folder()), Path(scratch), ways.model)
         limits = target.limits(Silent())
         vendor = target.vendor(ways, prepared.runnables, Silent())
         search = prepare_search(settings, ways, vendor, limits, target, 0.0, Silent())

@@ -36,7 +36,7 @@ from korch_cli.pipeline import Settings
 from korch_cli.pipeline.digest import file_digest
 from korch_cli.pipeline.prepare import prepare
 from korch_cli.pipeline.rebuild import bindings_of_plan, planned_search, planned_settings
-from korch_cli.pipeline.target import make_target
+from korch_cli.pipeline.target import find_tools, make_target
 from korch_cli.pipeline.ways import find_ways
 from korch_cli.toolchain import CudaCompiler, compile_images, find_nvrtc
 from korch_cli.version import __version__
@@ -167,7 +167,7 @@ def kernels_of_model(source: Path, output: Path) -> Iterator[Found]:
         (Path(scratch) / "store").mkdir()
         store = ProfileStore(Path(scratch) / "store")
         try:
-            target = make_target(settings, store, Path(scratch), ways.model)
+            target = make_target(settings, find_tools(settings), store, Path(scratch), ways.model)
             search, _ = planned_search(settings, ways, document, target, Silent())
         finally:
             store.close()

@@ -16,7 +16,7 @@ from korch_cli.pipeline.prepare import prepare
 from korch_cli.pipeline.search import Search
 from korch_cli.pipeline.settings import Settings
 from korch_cli.pipeline.summary import describe_environment, opaque_operators
-from korch_cli.pipeline.target import make_target
+from korch_cli.pipeline.target import find_tools, make_target
 from korch_cli.pipeline.ways import Way, find_ways
 from korch_cli.solve import Outlook, outlook
 from korch_cli.verify import require_onnxruntime
@@ -39,6 +39,7 @@ def dry_run(settings: Settings, progress: Progress) -> DryRunRecord:
     """
     require_onnxruntime()
     clock = Clock()
+    tools = find_tools(settings)
     with tempfile.TemporaryDirectory(prefix="korch-") as scratch:
         folder = Path(scratch)
         copy = folder / "store"
@@ -50,7 +51,7 @@ def dry_run(settings: Settings, progress: Progress) -> DryRunRecord:
                 prepared = prepare(settings, folder)
             with clock("fission"):
                 ways = find_ways(prepared.unrolled.flat, prepared.rewritten)
-            target = make_target(settings, store, folder, ways.model)
+            target = make_target(settings, tools, store, folder, ways.model)
             search = find_candidates(settings, ways, prepared, target, clock, progress)
             progress.stage("Solving for the bound")
             with clock("search"):

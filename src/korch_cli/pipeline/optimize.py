@@ -23,7 +23,7 @@ from korch_cli.pipeline.search import Search, prepare_search
 from korch_cli.pipeline.settings import Settings
 from korch_cli.pipeline.storage import opened_store
 from korch_cli.pipeline.summary import describe_environment, summarize, why_nothing_is_faster
-from korch_cli.pipeline.target import Target, make_target
+from korch_cli.pipeline.target import Target, find_tools, make_target
 from korch_cli.pipeline.ways import Ways, find_ways, same_work
 from korch_cli.solve import SearchResult
 from korch_cli.verify import require_onnxruntime
@@ -48,6 +48,7 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
         digest = file_digest(settings.source)
         bindings = bindings_of_plan(document, settings.bindings, digest, settings.plan)
         settings = planned_settings(replace(settings, bindings=bindings), document)
+    tools = find_tools(settings)
     with (
         staging(settings.output.parent) as staged,
         tempfile.TemporaryDirectory(prefix="korch-") as scratch,
@@ -58,7 +59,7 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
             prepared = prepare(settings, Path(scratch))
         with clock("fission"):
             ways = find_ways(prepared.unrolled.flat, prepared.rewritten)
-        target = make_target(settings, store, Path(scratch), ways.model)
+        target = make_target(settings, tools, store, Path(scratch), ways.model)
         if document is None:
             search = find_candidates(settings, ways, prepared, target, clock, progress)
             delivery = Delivery(settings, prepared, ways, search.laboratory, staged, progress)

@@ -19,7 +19,7 @@ from korch_cli.core.plan import Priced
 from korch_cli.core.processor import NATIVE
 from korch_cli.core.progress import Progress
 from korch_cli.measure import ProfileStore, calibrate, machine_identity, missing_features
-from korch_cli.pipeline.cuda.target import cuda_target
+from korch_cli.pipeline.cuda.target import GpuTools, cuda_target, find_gpu_tools
 from korch_cli.pipeline.execution import CUDA
 from korch_cli.pipeline.laboratory import Bench, Laboratory, probe_builder
 from korch_cli.pipeline.prepare import Runnable
@@ -55,17 +55,37 @@ class Target(Protocol):
         """Return what generates kernels, prices them, and builds their library."""
 
 
-def make_target(settings: Settings, store: ProfileStore, scratch: Path, model: Model) -> Target:
-    """Return the target of a run.
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a run builds with. It is looked for before a model is loaded, which may take long.
+
+    Attributes:
+        compiler: for C++.
+        cuda: for a GPU; None if the target is the processor.
+    """
+
+    compiler: Compiler
+    cuda: GpuTools | None
+
+
+def find_tools(settings: Settings) -> Tools:
+    """Return what a run for the target that is asked for builds with.
 
     Raises:
         MissingError: a compiler is missing.
         UsageError: an architecture or a GPU that is asked for is not known, or flags of another target are given.
     """
-    if settings.target == CUDA and settings.processor is not None:
-        raise UsageError("--cpu is for --target cpu", hint="leave one of them out")
+    if settings.target == CUDA:
+        return Tools(cuda=find_gpu_tools(settings), compiler=_compiler(settings))
+    if settings.archs or settings.gpu is not None:
+        raise UsageError("--arch and --gpu are for --target cuda", hint="add --target cuda, or leave them out")
+    return Tools(cuda=None, compiler=_compiler(settings))
+
+
+def make_target(settings: Settings, tools: Tools, store: ProfileStore, scratch: Path, model: Model) -> Target:
+    """Return the target of a run on a model."""
     bench = Bench(
-        compiler=_compiler(settings),
+        compiler=tools.compiler,
         store=store,
         identity=machine_identity(settings.threads),
         folder=scratch,
@@ -75,11 +95,7 @@ def make_target(settings: Settings, store: ProfileStore, scratch: Path, model: M
         opset=model.opsets.get("", 1),
         generate=generate,
     )
-    if settings.target == CUDA:
-        return cuda_target(settings, bench)
-    if settings.archs or settings.gpu is not None:
-        raise UsageError("--arch and --gpu are for --target cuda", hint="add --target cuda, or leave them out")
-    return _Cpu(bench)
+    return _Cpu(bench) if tools.cuda is None else cuda_target(tools.cuda, bench)
 
 
 def _compiler(settings: Settings) -> Compiler:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from korch_cli.codegen import generate
-from korch_cli.core.errors import MissingError
+from korch_cli.core.errors import KorchError, MissingError, UsageError
 from korch_cli.core.kernel import Candidate, KernelBody
 from korch_cli.core.progress import Silent
-from korch_cli.pipeline import Settings
+from korch_cli.pipeline import Settings, dry_run, optimize
 from korch_cli.pipeline.cuda import target as module
-from korch_cli.pipeline.cuda.target import CudaTarget, cuda_target
+from korch_cli.pipeline.cuda.target import CudaTarget, cuda_target, find_gpu_tools
 from korch_cli.pipeline.execution import Execution
 from korch_cli.pipeline.laboratory import Bench
 from korch_cli.toolchain import Compiler, CudaCompiler
@@ -53,7 +53,7 @@ def chosen(
     store: Any = None
     bench = Bench(compiler, store, "a machine", Path(), 2, 2, 0, 17, generate)
     settings = Settings(Path("in.onnx"), Path("out.onnx"), target="cuda", **asked)
-    return cuda_target(settings, bench)
+    return cuda_target(find_gpu_tools(settings), bench)
 
 
 @pytest.mark.parametrize(
@@ -107,3 +107,41 @@ def test_what_is_missing_on_a_machine_with_a_gpu_is_done_without(
     assert ("nothing was measured" in said) == (not measures and not execution.runs_kernels)
     assert ("whole models were timed" in said) == (not measures and execution.runs_kernels)
     assert ("kernels were measured" in said) == measures
+
+
+@pytest.mark.parametrize("run", [optimize, dry_run])
+@pytest.mark.parametrize(
+    ("asked", "kind", "message"),
+    [
+        ({"target": "cuda", "archs": ("sm_35",)}, UsageError, "no figures of a GPU of this architecture"),
+        ({"target": "cuda", "archs": ("sm_90", "sm_91")}, UsageError, "does not compile for this architecture"),
+        ({"target": "cuda", "gpu": "T4", "archs": ("sm_35",)}, UsageError, "does not compile for this architecture"),
+        ({"target": "cuda", "gpu": "nonsense"}, UsageError, "no figures of this GPU"),
+        ({"target": "cuda", "force_fusion": True}, UsageError, "--force-fusion is for --target cpu"),
+        ({"target": "cuda", "processor": "x86-64-v3"}, UsageError, "--cpu is for --target cpu"),
+        ({"target": "cuda", "compiler": "no-such-compiler"}, MissingError, "no-such-compiler"),
+        ({"archs": ("sm_90",)}, UsageError, "--arch and --gpu are for --target cuda"),
+        ({"gpu": "T4"}, UsageError, "--arch and --gpu are for --target cuda"),
+        ({"compiler": "no-such-compiler"}, MissingError, "no-such-compiler"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_built_for_is_said_before_a_model_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    run: Any,
+    asked: dict[str, Any],
+    kind: type[KorchError],
+    message: str,
+) -> None:
+    """The model does not exist: whoever opens it says that instead."""
+
+    def none() -> CudaDriver:
+        raise MissingError("none")
+
+    monkeypatch.setattr(module, "find_nvrtc", lambda: NVRTC)
+    monkeypatch.setattr(module, "find_driver", none)
+    settings = Settings(tmp_path / "missing.onnx", tmp_path / "out.onnx", **asked)
+    with pytest.raises(kind, match=message):
+        run(settings, Silent())
+    assert not list(tmp_path.iterdir())

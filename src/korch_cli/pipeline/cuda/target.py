@@ -31,6 +31,32 @@ _USUAL = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 
 
 @dataclass(frozen=True, slots=True)
+class GpuTools:
+    """What is asked for and what is there, before a model is looked at.
+
+    Attributes:
+        nvrtc: compiles CUDA text.
+        driver: None where there is no driver or no GPU.
+        archs: to compile for; the first is that of the GPU.
+        gpu: that times are for.
+        is_named: whether the GPU was asked for by name, so that it is not the one of this machine.
+    """
+
+    nvrtc: CudaCompiler
+    driver: CudaDriver | None
+    archs: tuple[str, ...]
+    gpu: Gpu
+    is_named: bool
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the GPU is the first one of this machine."""
+        return (
+            self.driver is not None and not self.is_named and self.archs[0] == f"sm_{self.driver.devices[0].capability}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class CudaTarget:
     """A GPU, be it here or not.
 
@@ -80,21 +106,28 @@ class CudaTarget:
         )
 
 
-def cuda_target(settings: Settings, bench: Bench) -> CudaTarget:
-    """Return the target: the GPU of this machine if there is one and no other one is asked for.
+def find_gpu_tools(settings: Settings) -> GpuTools:
+    """Return the GPU of this machine if there is one and no other one is asked for, and what compiles for it.
 
     Raises:
         MissingError: NVRTC is missing.
-        UsageError: NVRTC does not know an architecture, or there are no figures of the GPU.
+        UsageError: flags of another target are given, NVRTC does not know an architecture, or there are no figures of
+            the GPU.
     """
-    if settings.force_fusion:
-        raise UsageError("--force-fusion is for --target cpu", hint="leave one of them out")
+    for flag, is_given in (("--force-fusion", settings.force_fusion), ("--cpu", settings.processor is not None)):
+        if is_given:
+            raise UsageError(f"{flag} is for --target cpu", hint="leave one of them out")
     nvrtc = find_nvrtc()
     driver = _driver()
     archs, gpu = _chosen(settings, nvrtc, driver)
     nvrtc.require(archs)
-    is_here = driver is not None and settings.gpu is None and archs[0] == f"sm_{driver.devices[0].capability}"
-    measures = is_here and can_measure()
+    return GpuTools(nvrtc, driver, archs, gpu, settings.gpu is not None)
+
+
+def cuda_target(tools: GpuTools, bench: Bench) -> CudaTarget:
+    """Return the target that a GPU is, be it here or not."""
+    gpu = tools.gpu
+    measures = tools.is_here and can_measure()
     word = "measured" if measures else "estimated"
     chosen = replace(
         bench,
@@ -102,9 +135,9 @@ def cuda_target(settings: Settings, bench: Bench) -> CudaTarget:
         identity=f"{gpu.name}, {word}",
         estimated_for=None if measures else gpu.name,
         generate=generate_cuda,
-        execution=_execution(is_here=is_here, has_driver=driver is not None),
+        execution=_execution(is_here=tools.is_here, has_driver=tools.driver is not None),
     )
-    return CudaTarget(chosen, nvrtc, archs, Roofline(gpu), measures)
+    return CudaTarget(chosen, tools.nvrtc, tools.archs, Roofline(gpu), measures)
 
 
 def _driver() -> CudaDriver | None:
