@@ -94,6 +94,18 @@ def _layer_norm(rows: int, columns: int, *, quick: bool = False) -> Pattern:
     )
 
 
+def _masked_softmax(length: int, *, quick: bool = False) -> Pattern:
+    return Pattern(
+        f"scale + mask + Softmax, 12 x {length} x {length}",
+        {"x": (1, 12, length, length), "m": (1, 1, 1, length)},
+        (1, 12, length, length),
+        "s = Mul(x, k) a = Add(s, m) y = Softmax<axis = -1>(a)",
+        lambda t, x, m, k: t.softmax(x * k + m, -1),
+        constants={"k": F32(0.125)},
+        quick=quick,
+    )
+
+
 def _squeeze_excite(t: Any, x: Any, down: Any, low: Any, up: Any, high: Any, **_: Any) -> Any:
     functional = t.nn.functional
     h = functional.hardswish(x)
@@ -125,15 +137,7 @@ PATTERNS = (
         lambda t, x, r, scale, bias: t.nn.functional.layer_norm(x + r, (384,), scale, bias, 1e-5),
         {"scale": (384,), "bias": (384,)},
     ),
-    Pattern(
-        "scale + mask + Softmax, 12 x 128 x 128",
-        {"x": (1, 12, 128, 128), "m": (1, 1, 1, 128)},
-        (1, 12, 128, 128),
-        "s = Mul(x, k) a = Add(s, m) y = Softmax<axis = -1>(a)",
-        lambda t, x, m, k: t.softmax(x * k + m, -1),
-        constants={"k": F32(0.125)},
-        quick=True,
-    ),
+    _masked_softmax(128, quick=True),
     Pattern(
         "scale + Softmax, 16384 x 256",
         {"x": (16384, 256)},
@@ -224,14 +228,7 @@ PATTERNS = (
         lambda t, x: t.relu(x.transpose(1, 2)).contiguous(),
     ),
     _layer_norm(65536, 256),
-    Pattern(
-        "scale + mask + Softmax, 12 x 1024 x 1024",
-        {"x": (1, 12, 1024, 1024), "m": (1, 1, 1, 1024)},
-        (1, 12, 1024, 1024),
-        "s = Mul(x, k) a = Add(s, m) y = Softmax<axis = -1>(a)",
-        lambda t, x, m, k: t.softmax(x * k + m, -1),
-        constants={"k": F32(0.125)},
-    ),
+    _masked_softmax(1024),
     Pattern(
         "Transpose + Add, 32 x 128 x 128 to rows",
         {"x": (1, 32, 16384), "r": (1, 16384, 32)},

@@ -158,17 +158,17 @@ def try_kernels(planned: Planned, output: Path, library: Path) -> str | None:
 def interpret(model: Model, graph: PrimitiveGraph, feeds: Mapping[str, Array]) -> list[Array]:
     """Return the outputs of a primitive graph; opaque operators run in ONNX Runtime, on what the primitives compute."""
     assert isinstance(model.proto, onnx.ModelProto)
-    opaque = {v.op.operator: v for v in graph.values if isinstance(v.op, Opaque)}
+    opaque = {v.op.operator for v in graph.values if isinstance(v.op, Opaque)}
     unknown = {v.id for v in graph.values if v.type is UNKNOWN}
     nodewise = Nodewise(model.proto)
     # An initializer that is an input too need not be fed.
     known = {t.name: numpy_helper.to_array(t) for t in model.proto.graph.initializer} | dict(feeds)
     if opaque:
         known = nodewise.values(feeds)
-    names = {v.id: v.name for v in graph.values if isinstance(v.op, Input | Opaque)}
+    absent = {v: _ABSENT for v in unknown if not isinstance(graph.values[v].op, Constant)}
+    sources = [v for v in graph.values if isinstance(v.op, Input | Opaque) and v.id not in unknown]
     for operator in [*sorted(opaque), None]:
-        given = {v: _ABSENT if v in unknown else known[name] for v, name in names.items()}
-        given |= {v: _ABSENT for v in unknown if not isinstance(graph.values[v].op, Constant)}
+        given = absent | {v.id: known[v.name] for v in sources}
         found = evaluate(graph, given)
         if operator is not None:
             # Equal numbers must stay equal: the answer that ONNX Runtime gave was on operands of its own.

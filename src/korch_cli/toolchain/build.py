@@ -15,7 +15,7 @@ from korch_cli.core.errors import KorchError, MissingError
 from korch_cli.core.progress import Progress
 from korch_cli.toolchain.children import Children
 from korch_cli.toolchain.compiler import Compiler, first_line
-from korch_cli.toolchain.objects import is_there, keep
+from korch_cli.toolchain.objects import is_there, keep, scratch_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,7 @@ def compile_units(
     todo = [name for name in units if name not in results]
     if not todo:
         return results
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        folder = tempfile.TemporaryDirectory(prefix="build-", dir=cache)
-    except OSError as error:
-        raise MissingError(f"the cache folder cannot be written: {error.strerror}", where=str(cache)) from error
-    with folder as scratch, Children() as children:
+    with scratch_in(cache) as scratch, Children() as children:
         work = Path(scratch)
         for name, text in headers.items():
             (work / name).write_text(text, encoding="utf-8")

@@ -11,7 +11,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from korch_cli.toolchain.build import BuildFailure
 from korch_cli.toolchain.children import Children
 from korch_cli.toolchain.compiler import first_line
 from korch_cli.toolchain.nvrtc_worker import CompileError, Nvrtc
-from korch_cli.toolchain.objects import is_there, keep
+from korch_cli.toolchain.objects import is_there, keep, scratch_in
 
 _WORKER = Path(__file__).with_name("nvrtc_worker.py")
 _WHEELS = ("nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib")
@@ -122,14 +121,9 @@ def compile_images(
             missing.append(job)
     if not missing:
         return results
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        folder = tempfile.TemporaryDirectory(prefix="build-", dir=cache)
-    except OSError as error:
-        raise MissingError(f"the cache folder cannot be written: {error.strerror}", where=str(cache)) from error
     share = max(1, min(_BATCH, -(-len(missing) // max(1, jobs))))
     batches = [missing[i : i + share] for i in range(0, len(missing), share)]
-    with folder as scratch, Children() as children, ThreadPoolExecutor(max(1, jobs)) as pool:
+    with scratch_in(cache) as scratch, Children() as children, ThreadPoolExecutor(max(1, jobs)) as pool:
         builds = [_Build(compiler, dict(headers), Path(scratch), children, timeout_s, i) for i in range(len(batches))]
         futures = [pool.submit(build.run, batch) for build, batch in zip(builds, batches, strict=True)]
         try:

@@ -3,7 +3,23 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
+
+from korch_cli.core.errors import MissingError
+
+
+def scratch_in(cache: Path) -> tempfile.TemporaryDirectory[str]:
+    """Make the folder if need be, and return one in it for what is not whole yet.
+
+    Raises:
+        MissingError: the folder cannot be written.
+    """
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(prefix="build-", dir=cache)
+    except OSError as error:
+        raise MissingError(f"the cache folder cannot be written: {error.strerror}", where=str(cache)) from error
 
 
 def keep(made: Path, target: Path) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import onnxruntime
 import pytest
+from test_function_bodies import body_of
+from test_function_bodies import one as lines_of
 
-from korch_cli.core.check import check
 from korch_cli.core.elementwise import FUNCTIONS
 from korch_cli.core.kernel import KernelBody
-from korch_cli.core.text import parse_graph
 from korch_cli.core.types import DType
 from korch_cli.emit import can_be_function, probe_model
 from korch_cli.emit.primitives import OLDEST_OPSET
@@ -41,12 +41,7 @@ def takes(function: str, dtype: DType) -> bool:
 
 
 def one(result: str, operation: str, *operands: str) -> KernelBody:
-    lines = [f'%{i} "x{i}" {typed} = input' for i, typed in enumerate(operands)]
-    args = ", ".join(f"%{i}" for i in range(len(operands)))
-    last = len(operands)
-    graph = parse_graph("\n".join([*lines, f'%{last} "y" {result} = {operation} ({args})', f"outputs (%{last})"]))
-    check(graph)
-    return KernelBody("digest", graph, tuple(v.id for v in graph.inputs()), graph.outputs)
+    return body_of(*lines_of(result, operation, *operands))
 
 
 def elementwise_of(dtype: DType) -> Iterator[KernelBody]:
