@@ -1,8 +1,9 @@
 """What every primitive computes, in numpy: the reference for kernels, and the constant folder of fission.
 
 Written to be checked by eye rather than to be fast. float16 and bfloat16 are computed in float32 and rounded once for
-each primitive. With `widen`, every floating-point value is held and computed in float64 whatever its declared type:
-that result is the oracle that kernels are measured against.
+each primitive. With `widen`, every floating-point value is held and computed in float64 whatever its declared type;
+only what that type has no finite number for is infinite, as it is to a kernel. That result is the oracle that kernels
+are measured against.
 """
 
 from __future__ import annotations
@@ -80,9 +81,12 @@ def evaluate(graph: PrimitiveGraph, feeds: Mapping[int, Array], *, widen: bool =
 
 def _stored(array: Array, dtype: DType, widen: bool) -> Array:
     """Return `array` in the type in which a value of `dtype` is held."""
-    held = np.dtype(np.float64) if widen and dtype.is_float else dtype.numpy
     with np.errstate(all="ignore"):
-        return np.asarray(array).astype(held, copy=False)
+        if not (widen and dtype.is_float):
+            return np.asarray(array).astype(dtype.numpy, copy=False)
+        wide = np.asarray(array).astype(np.float64, copy=False)
+        beyond = np.isfinite(wide) & np.isinf(wide.astype(dtype.numpy))
+        return np.where(beyond, np.copysign(np.inf, wide), wide) if beyond.any() else wide
 
 
 def _computed(array: Array) -> Array:

@@ -211,6 +211,23 @@ def test_layouts_lookups_and_choices(check: Check) -> None:
     )
 
 
+def test_what_overflows_goes_on_as_an_infinity(check: Check) -> None:
+    """A mask as exporters of attention write it: (1 - m) * lowest, and what is made of it."""
+    attention = graph(
+        '%0 "m" i64[1,37] = input',
+        '%1 "one" f32[] = literal 1.0',
+        '%2 "lowest" f32[] = literal -3.4028234663852886e+38',
+        '%3 "x" f32[5,37] = input',
+        '%4 "c" f32[1,37] = elementwise cast (%0) @0',
+        '%5 "d" f32[1,37] = elementwise sub (%1, %4) @0',
+        '%6 "k" f32[1,37] = elementwise mul (%5, %2) @0',
+        '%7 "s" f32[5,37] = elementwise add (%3, %6) @0',
+        '%8 "y" f32[5,37] = elementwise div (%7, %2) @0',
+        "outputs (%6, %8)",
+    )
+    assert check([attention])
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_threads_may_run_in_any_order(cuda_builds: Path, order: str) -> None:
     graphs = [softmax("f32", "3,2051", "1", "3,1"), softmax("f32", "2,37,19", "1", "2,1,19")]

@@ -256,6 +256,19 @@ def test_widened_values_are_not_rounded() -> None:
     assert result(Constant(np.array(0.1, np.float32)), f32(), widen=True) == np.float32(0.1)
 
 
+@pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.F32, DType.F64], ids=lambda d: d.text)
+def test_widened_values_are_infinite_where_their_type_is(dtype: DType) -> None:
+    """A mask of attention is made so: (1 - m) * lowest; what a kernel computes of it goes on from an infinity."""
+    scalar, largest = TensorType(dtype, (2,)), float(np.array(dtype.largest))
+    twice = result(Elementwise("add"), scalar, *[np.array([largest, -largest])] * 2, widen=True)
+    assert twice.dtype == np.float64
+    assert twice.tolist() == [np.inf, -np.inf]
+    back = result(Elementwise("sub"), scalar, twice, np.array([largest, -largest]), widen=True)
+    assert back.tolist() == [np.inf, -np.inf]
+    assert result(Elementwise("neg"), scalar, np.array([largest, np.nan]), widen=True)[0] == -largest
+    assert np.isnan(result(Elementwise("neg"), scalar, np.array([largest, np.nan]), widen=True)[1])
+
+
 def test_only_primitives_are_computed() -> None:
     for op in (Input(), Opaque(0, 0)):
         with pytest.raises(ValueError, match="no primitive"):
