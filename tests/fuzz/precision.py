@@ -78,7 +78,9 @@ class Noise:
             if self.rng is not None:
                 step *= self.rng.uniform(0.5, 1.0, array.shape) * self.rng.choice((-1.0, 1.0), array.shape)
             wide = array.astype(np.float64)
-            moved = np.where(np.isfinite(wide), wide + step * (np.abs(wide) + absolute), wide)
+            # The places of numbers that are not normal are those of the smallest one that is.
+            size = np.where(wide == 0, 0.0, np.maximum(np.abs(wide), float_limits(dtype).tiny))
+            moved = np.where(np.isfinite(wide), wide + step * (size + absolute), wide)
             return np.asarray(moved).astype(dtype.numpy)
 
 

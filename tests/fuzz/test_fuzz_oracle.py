@@ -52,6 +52,14 @@ def test_a_rounding_to_integers_is_judged_away_from_ties() -> None:
     assert expected.judged == (2, 3)
 
 
+@pytest.mark.parametrize(("number", "is_certain"), [(1e-45, False), (1e-37, True), (0.0, True)])
+def test_below_the_least_normal_number_all_places_are_the_same(number: float, is_certain: bool) -> None:
+    model = _model("float[2] x", "float[1] y", "a, b = Split <axis = 0> (x) q = Div (a, b) y = Ceil (q)")
+    expected = expect(model, _x(number, 1.6846601))
+    assert expected.outputs[0] == [np.ceil(number)]
+    assert (difference(["y"], [1 - expected.outputs[0]], expected) is not None) == is_certain
+
+
 _PARTS = "a, b = Split <axis = 0> (x)"
 _HALVES = "m = ReduceMax <keepdims = 1> (x) h = Cast <to = 10> (m) p = Softplus (h)"
 
@@ -72,6 +80,8 @@ _HALVES = "m = ReduceMax <keepdims = 1> (x) h = Cast <to = 10> (m) p = Softplus 
         (f"{_PARTS} e = Equal (a, b) y = Cast <to = 1> (e)", (1.0, 1.0000001), 0),
         (f"{_PARTS} e = Equal (a, b) y = Cast <to = 1> (e)", (1.0, 1.0001), 1),
         (f"{_PARTS} e = Equal (a, a) y = Cast <to = 1> (e)", (1.0, 1.0), 1),
+        ("y = ReduceLogSumExp <keepdims = 1> (x)", (1.0, 1e3), 0),
+        ("y = ReduceLogSumExp <keepdims = 1> (x)", (1.0, 89.0), 1),
         (f"{_HALVES} y = Cast <to = 1> (p)", (1.0, 12.0), 0),
         (f"{_HALVES} y = Cast <to = 1> (p)", (1.0, 9.0), 1),
     ],

@@ -313,7 +313,8 @@ def _evaluated(atom: Atom, values: Mapping[Var, int]) -> int:
         return operand // atom.by
     if isinstance(atom, Mod):
         return operand % atom.by
-    return atom.table[operand]
+    # Under a guard that does not hold a position may leave the table.
+    return atom.table[operand] if 0 <= operand < len(atom.table) else 0
 
 
 def _split(expr: Expr, by: int) -> tuple[Expr, Expr]:

@@ -41,7 +41,7 @@ def segments(nest: Nest, lane: Var) -> list[tuple[int, Var, Nest]]:
     for expr in nest.expressions():
         for atom in expr.atoms():
             if isinstance(atom, Lookup) and _depends_alone(atom.operand, lane):
-                bounds |= set(_runs([_entry(atom, lane, x) for x in range(lane.extent)]))
+                bounds |= set(_runs([Expr(((atom, 1),)).evaluate({lane: x}) for x in range(lane.extent)]))
             elif isinstance(atom, Div | Mod) and atom.operand == variable(lane) and atom.by >= _LEAST_PERIOD:
                 bounds |= set(range(atom.by, lane.extent, atom.by))
     if not bounds or len(bounds) >= _MAX_SEGMENTS:
@@ -77,12 +77,6 @@ def _truth(condition: Condition, var: Var) -> list[bool]:
     if var.extent > _MAX_EXTENT:
         return []
     return [low <= position.evaluate({var: x}) < high for x in range(var.extent)]
-
-
-def _entry(atom: Lookup, var: Var, x: int) -> int:
-    position = atom.operand.evaluate({var: x})
-    # Under a guard that does not hold a position may leave the table.
-    return atom.table[position] if 0 <= position < len(atom.table) else 0
 
 
 def _seams(rules: Sequence[Sequence[bool]]) -> list[int]:

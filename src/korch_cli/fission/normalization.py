@@ -131,7 +131,8 @@ def lp_normalization(op: OperatorView, build: Builder) -> Value:
     wide = build.wide(x)
     norm = build.reduce("sum", build.mul(wide, wide) if p == 2 else build.elementwise("abs", wide), axes)
     norm = build.elementwise("sqrt", norm) if p == 2 else norm
-    divisor = build.where(build.elementwise("equal", norm, 0), 1, norm)
+    # The square of a tiny number is zero, so that the quotient must be made zero, too.
+    divisor = build.where(build.elementwise("equal", norm, 0), float("inf"), norm)
     return build.cast(build.div(wide, divisor), x.type.dtype)
 
 

@@ -55,7 +55,7 @@ def compress(op: OperatorView, build: Builder) -> Value:
         axis = op.axis("axis", 0, x.type.rank, negative=op.version >= 11)
     else:
         x, axis = build.reshape(x, (x.type.elements,)), 0
-    # ONNX Runtime ignores what a condition says beyond the end of the axis; shape inference counts it.
+    # What a condition says beyond the end of the axis counts for nothing.
     kept = np.flatnonzero(condition[: x.type.shape[axis]])
     return build.gather(x, axis, tuple(int(i) for i in kept))
 

@@ -80,7 +80,7 @@ def infer(proto: onnx.ModelProto, stated: Mapping[str, onnx.ValueInfoProto]) -> 
 def is_consistent(proto: onnx.ModelProto) -> bool:
     """Whether onnx finds no operator among those that it knows whose operands do not fit."""
     try:
-        onnx.shape_inference.infer_shapes(_skeleton(proto, ()), data_prop=True, strict_mode=True)
+        onnx.shape_inference.infer_shapes(_skeleton(proto, {}), data_prop=True, strict_mode=True)
     except Exception:  # of which there is none in particular
         return False
     return True
@@ -88,9 +88,13 @@ def is_consistent(proto: onnx.ModelProto) -> bool:
 
 def types_of(proto: onnx.ModelProto) -> dict[str, TensorType]:
     """Return the static types that the model states, by tensor; tensors without one are absent."""
-    graph = proto.graph
+    return _static((*proto.graph.value_info, *proto.graph.output), proto.graph)
+
+
+def _static(infos: Iterable[onnx.ValueInfoProto], graph: onnx.GraphProto) -> dict[str, TensorType]:
+    """Return the static types among `infos`, and those of the inputs and initializers of `graph`."""
     found: dict[str, TensorType] = {}
-    for info in (*graph.value_info, *graph.output, *graph.input):
+    for info in (*infos, *graph.input):
         shape = static_dims(info)
         dtype = None if shape is None else DType.from_onnx(info.type.tensor_type.elem_type)
         if shape is not None and dtype is not None:
@@ -137,26 +141,32 @@ def _write_shape(tensor: onnx.TypeProto.Tensor, found: onnx.TensorShapeProto) ->
             dim.CopyFrom(before[i])
 
 
-def _inferred(proto: onnx.ModelProto, known: Iterable[onnx.ValueInfoProto]) -> dict[str, onnx.ValueInfoProto]:
-    try:
-        inferred = onnx.shape_inference.infer_shapes(_skeleton(proto, known), data_prop=True)
-    except Exception:
-        # Inference is a service: a model that onnx cannot follow has fewer types, and more operators stay opaque.
-        return {}
-    return {info.name: info for info in (*inferred.graph.value_info, *inferred.graph.output)}
+def _inferred(proto: onnx.ModelProto, stated: Iterable[onnx.ValueInfoProto]) -> dict[str, onnx.ValueInfoProto]:
+    known = {info.name: info for info in stated}
+    constants = _constants(proto)
+    while True:
+        try:
+            inferred = onnx.shape_inference.infer_shapes(_skeleton(proto, known), data_prop=True)
+        except Exception:
+            # Inference is a service: a model that onnx cannot follow has fewer types, and more operators stay opaque.
+            return {}
+        found = {info.name: info for info in (*inferred.graph.value_info, *inferred.graph.output)}
+        counted = {info.name: info for info in _selections(proto.graph, constants, found.values())}
+        if counted.keys() <= known.keys():
+            return found
+        known |= counted
 
 
-def _skeleton(proto: onnx.ModelProto, known: Iterable[onnx.ValueInfoProto]) -> onnx.ModelProto:
+def _skeleton(proto: onnx.ModelProto, known: Mapping[str, onnx.ValueInfoProto]) -> onnx.ModelProto:
     """Return what inference needs of a model: no weights, and no values that a caller may replace."""
     skeleton = onnx.ModelProto(ir_version=_SKELETON_IR)
     skeleton.opset_import.extend(proto.opset_import)
     skeleton.functions.extend(proto.functions)
     graph, source = skeleton.graph, proto.graph
     graph.name = source.name or "graph"
-    fixed = {tensor.name for tensor in source.initializer} - overridable(proto)
-    constants = {tensor.name: tensor for tensor in source.initializer if tensor.name in fixed}
+    fixed = _constants(proto)
     for node in source.node:
-        _add_node(skeleton, node, constants)
+        _add_node(skeleton, node)
     graph.input.extend(info for info in source.input if info.name not in fixed)
     for tensor in source.initializer:
         if tensor.name not in fixed:
@@ -171,18 +181,24 @@ def _skeleton(proto: onnx.ModelProto, known: Iterable[onnx.ValueInfoProto]) -> o
     made = {name for node in source.node for name in node.output}
     graph.output.extend(output for output in source.output if output.name in made)
     for output in graph.output:
-        if output.type.HasField("tensor_type"):
+        if output.name in known:
+            output.CopyFrom(known[output.name])
+        elif output.type.HasField("tensor_type"):
             output.type.tensor_type.ClearField("shape")
-    graph.value_info.extend(known)
+    outputs = {output.name for output in graph.output}
+    graph.value_info.extend(info for name, info in known.items() if name not in outputs)
     return skeleton
 
 
-def _add_node(skeleton: onnx.ModelProto, node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> None:
+def _constants(proto: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
+    """Return the initializers that no caller can replace."""
+    replaceable = overridable(proto)
+    return {tensor.name: tensor for tensor in proto.graph.initializer if tensor.name not in replaceable}
+
+
+def _add_node(skeleton: onnx.ModelProto, node: onnx.NodeProto) -> None:
     """Add a node, or what onnx infers in its place."""
-    own = is_default_domain(node.domain)
-    if own and node.op_type == "Compress" and node.input[1] in constants:
-        skeleton.graph.node.extend(_selection(node, constants[node.input[1]]))
-    elif _is_pool(node) and _rounds_up(node) and not _is_padded_otherwise(node):
+    if _is_pool(node) and _rounds_up(node) and not _is_padded_otherwise(node):
         pool = _newer_pool(node, len(skeleton.functions))
         skeleton.functions.append(pool)
         skeleton.graph.node.append(onnx.helper.make_node(pool.name, node.input, node.output, domain=pool.domain))
@@ -247,19 +263,23 @@ def _newer_pool(node: onnx.NodeProto, number: int) -> onnx.FunctionProto:
     return onnx.helper.make_function(_STAND_INS, f"{node.op_type}{number}", inputs, outputs, [body], [opset])
 
 
-def _selection(node: onnx.NodeProto, condition: onnx.TensorProto) -> Iterator[onnx.NodeProto]:
-    """Nodes with the type of a Compress whose condition is known; the node itself where that is in another file."""
-    if condition.data_location == onnx.TensorProto.EXTERNAL:
-        yield node
-        return
-    kept, flat, picks = (f"{_STAND_INS}/{node.output[0]}/{part}" for part in ("kept", "flat", "picks"))
-    count = int(np.count_nonzero(numpy_helper.to_array(condition)))
-    axes = [a.i for a in node.attribute if a.name == "axis"]
-    yield onnx.helper.make_node("Constant", [], [picks], value=numpy_helper.from_array(np.zeros(count, np.int64)))
-    if not axes:
-        yield onnx.helper.make_node("Constant", [], [kept], value=numpy_helper.from_array(np.array([-1])))
-        yield onnx.helper.make_node("Reshape", [node.input[0], kept], [flat])
-    yield onnx.helper.make_node("Gather", [node.input[0] if axes else flat, picks], node.output, axis=(axes or [0])[0])
+def _selections(
+    graph: onnx.GraphProto, constants: Mapping[str, onnx.TensorProto], found: Iterable[onnx.ValueInfoProto]
+) -> Iterator[onnx.ValueInfoProto]:
+    """Yield the type of what each Compress with a known condition keeps, if that of its operand is known, too."""
+    nodes = [n for n in graph.node if n.op_type == "Compress" and is_default_domain(n.domain)]
+    types = _static(found, graph) if nodes else {}
+    for node in nodes:
+        condition, operand = constants.get(node.input[1]), types.get(node.input[0])
+        if condition is None or operand is None or condition.data_location == onnx.TensorProto.EXTERNAL:
+            continue
+        axes = [a.i for a in node.attribute if a.name == "axis"]
+        shape, axis = (list(operand.shape), axes[0]) if axes else ([operand.elements], 0)
+        if not -len(shape) <= axis < len(shape) or len(condition.dims) != 1:
+            continue
+        # What a condition says beyond the end of the axis counts for nothing.
+        shape[axis] = int(np.count_nonzero(numpy_helper.to_array(condition)[: shape[axis]]))
+        yield onnx.helper.make_tensor_value_info(node.output[0], operand.dtype.onnx, shape)
 
 
 def _has_shape(info: onnx.ValueInfoProto | None) -> bool:

@@ -188,6 +188,32 @@ def test_concatenation(check_kernels: Check) -> None:
     )
 
 
+def test_what_is_picked_of_a_concatenation_is_concatenated(check_kernels: Check) -> None:
+    """Where the outer part is not meant, the positions of the picks and those of the inner parts leave their tables."""
+    check_kernels(
+        [
+            graph(
+                '%0 "a" u16[17] = input',
+                '%1 "b" u16[1] = input',
+                '%2 "c" u16[34] = concat axis=0 (%0, %0) @0',
+                '%3 "g" u16[3] = gather axis=0 indices=[22,0,6] (%2) @1',
+                '%4 "y" u16[72] = concat axis=0 (%2, %2, %3, %1) @2',
+                "outputs (%4)",
+            ),
+            graph(
+                '%0 "a" f32[5,3] = input',
+                '%1 "b" f32[5,1] = input',
+                '%2 "c" f32[5,6] = concat axis=1 (%0, %0) @0',
+                '%3 "g" f32[5,10] = gather axis=1 indices=[4,5,3,5,0,5,1,4,2,2] (%2) @1',
+                '%4 "d" f32[5,20] = concat axis=1 (%3, %3) @2',
+                '%5 "h" f32[5,7] = gather axis=1 indices=[19,3,3,11,0,1,7] (%4) @3',
+                '%6 "y" f32[5,29] = concat axis=1 (%1, %4, %5, %1) @4',
+                "outputs (%6)",
+            ),
+        ]
+    )
+
+
 @pytest.mark.parametrize(
     ("shape", "axes", "reduced"),
     [

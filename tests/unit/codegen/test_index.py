@@ -93,3 +93,12 @@ def test_coefficients_are_found_or_denied() -> None:
     a, b, c = (variable(v) for v in VARIABLES[:3])
     expr = a * 5 + b + (c // 2) * 3 + constant(1)
     assert [expr.coefficient(v) for v in VARIABLES] == [5, 1, None, 0]
+
+
+def test_nothing_is_read_outside_of_a_table() -> None:
+    """Positions under a guard that does not hold are evaluated, too, to see where loops are cut."""
+    x = Var("x", 8)
+    inner = lookup(variable(x) - 3, (5, 1, 4))
+    outer = lookup(inner + 2, (9, 2, 8))
+    assert [inner.evaluate({x: i}) for i in range(8)] == [0, 0, 0, 5, 1, 4, 0, 0]
+    assert [outer.evaluate({x: i}) for i in range(8)] == [8, 8, 8, 0, 0, 0, 8, 8]

@@ -75,7 +75,7 @@ _NORMALIZED = [
     case("RMSNormalization", _X, positive(3, 4), axis=1, epsilon=1e-2, tolerance=2e-5),
     *(case("LpNormalization", _X, axis=axis, p=p) for axis, p in ((1, 1), (0, 2), (-1, 2))),
     case("LpNormalization", _X),
-    case("LpNormalization", np.array([[0, 0], [3, 4]], np.float32)),
+    case("LpNormalization", np.array([[0, 0], [3, 4], [1e-40, -1e-30]], np.float32)),
     case("MeanVarianceNormalization", floats(2, 3, 4, 5), tolerance=2e-5),
     case("MeanVarianceNormalization", _X, axes=[1, 2], tolerance=2e-5),
     *(case("LRN", floats(2, 7, 3, 3), size=size) for size in (3, 5)),
