@@ -131,11 +131,7 @@ def row(subject: Subject, gpu: str, report: Report) -> str:
 
 
 def proof(search: Mapping[str, Any]) -> str:
-    """Say what is proven of a plan's estimated time: how far the best plan of all candidate kernels may lie below it.
-
-    The solver's own status is about the kernels that have a price at the end of the budget; the gap is to a bound that
-    holds for those without a price too.
-    """
+    """Say what is proven of a plan's estimated time: how far the best of all candidate kernels may lie below it."""
     if search["gap"] <= _PROVEN:
         return f"within {search['gap']:.1%} of the best"
     return f"best found in the budget; the best may be up to {search['gap']:.1%} lower"

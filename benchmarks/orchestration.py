@@ -27,9 +27,9 @@ from korch_cli.candidates import SearchLimits
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Arrangement, CandidateKind, Port
 from korch_cli.core.model import Bindings
-from korch_cli.core.plan import Priced
+from korch_cli.core.plan import UNITS_PER_US, Priced
 from korch_cli.solve import check_plan, greedy, solve
-from korch_cli.solve.formulation import ALWAYS, UNITS_PER_US, Formulation
+from korch_cli.solve.formulation import ALWAYS, Formulation
 from korch_cli.solve.program import runnable
 from programs import Problem, measured, problem
 
