@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from naming import known_names
+
 _GPUS = {"A100-80GB": "sm_80,sm_90", "H100-SXM": "sm_90,sm_80"}
 _PAPER_GPU = "A100-80GB"
 _PROVEN = 0.02
@@ -82,10 +84,12 @@ SUBJECTS = (
 
 def main() -> None:
     """Do what the command line says."""
-    arguments = _parser().parse_args()
+    parser = _parser()
+    arguments = parser.parse_args()
+    names = known_names(parser, arguments.only, (subject.file for subject in SUBJECTS), "model")
     rows = []
     for subject in SUBJECTS:
-        if arguments.only and subject.file not in arguments.only:
+        if subject.file not in names:
             continue
         for gpu in _GPUS:
             report = _report(subject, gpu, arguments.models, arguments.folder, arguments.budget)
