@@ -24,6 +24,7 @@ from contest import Contestant, hold
 from korch_cli.core.model import Bindings
 from korch_cli.load import load
 from korch_cli.verify import draw_inputs
+from naming import part_names
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "models"))
@@ -55,7 +56,7 @@ CASES = (
 def main() -> None:
     """Optimize and time the cases."""
     chosen = _arguments()
-    found = {case.name: _studied(case, chosen) for case in CASES if chosen.only in case.name}
+    found = {case.name: _studied(case, chosen) for case in CASES if case.name in chosen.names}
     print(json.dumps(found, indent=1))
 
 
@@ -107,7 +108,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--budget", default="60s", help="time of each search (60s)")
     parser.add_argument("--threads", type=int, default=2, help="threads of each model (2)")
     parser.add_argument("--rounds", type=int, default=5, help="blocks in each sitting (5)")
-    return parser.parse_args()
+    chosen = parser.parse_args()
+    chosen.names = part_names(parser, chosen.only, (case.name for case in CASES), "case")
+    return chosen
 
 
 if __name__ == "__main__":

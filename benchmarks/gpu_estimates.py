@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from naming import known_names
+
 _GPUS = {"A100-80GB": "sm_80,sm_90", "H100-SXM": "sm_90,sm_80"}
 _PAPER_GPU = "A100-80GB"
 _PROVEN = 0.02
@@ -82,10 +84,12 @@ SUBJECTS = (
 
 def main() -> None:
     """Do what the command line says."""
-    arguments = _parser().parse_args()
+    parser = _parser()
+    arguments = parser.parse_args()
+    names = known_names(parser, arguments.only, (subject.file for subject in SUBJECTS), "model")
     rows = []
     for subject in SUBJECTS:
-        if arguments.only and subject.file not in arguments.only:
+        if subject.file not in names:
             continue
         for gpu in _GPUS:
             report = _report(subject, gpu, arguments.models, arguments.folder, arguments.budget)
@@ -131,11 +135,7 @@ def row(subject: Subject, gpu: str, report: Report) -> str:
 
 
 def proof(search: Mapping[str, Any]) -> str:
-    """Say what is proven of a plan's estimated time: how far the best plan of all candidate kernels may lie below it.
-
-    The solver's own status is about the kernels that have a price at the end of the budget; the gap is to a bound that
-    holds for those without a price too.
-    """
+    """Say what is proven of a plan's estimated time: how far the best of all candidate kernels may lie below it."""
     if search["gap"] <= _PROVEN:
         return f"within {search['gap']:.1%} of the best"
     return f"best found in the budget; the best may be up to {search['gap']:.1%} lower"

@@ -3,7 +3,8 @@
     python benchmarks/orchestration.py scale [--only NAME] [--models FOLDER]
     python benchmarks/orchestration.py ablation [--only NAME] [--models FOLDER]
 
-prints one part as JSON; run.py has both on its page. Nothing here is timed but the solvers: the prices are those of
+prints one part as JSON, for everything or for the names given: `scale` has cases of its own, `ablation` takes names of
+models/catalogue.toml; run.py has both on its page. Nothing here is timed but the solvers: the prices are those of
 programs.py, so that every machine solves the same programs.
 """
 
@@ -27,10 +28,11 @@ from korch_cli.candidates import SearchLimits
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Arrangement, CandidateKind, Port
 from korch_cli.core.model import Bindings
-from korch_cli.core.plan import Priced
+from korch_cli.core.plan import UNITS_PER_US, Priced
 from korch_cli.solve import check_plan, greedy, solve
-from korch_cli.solve.formulation import ALWAYS, UNITS_PER_US, Formulation
+from korch_cli.solve.formulation import ALWAYS, Formulation
 from korch_cli.solve.program import runnable
+from naming import known_names, names_with_files
 from programs import Problem, measured, problem
 
 ROOT = Path(__file__).parents[1]
@@ -66,17 +68,22 @@ CASES = (
 
 
 def scale(names: Sequence[str] | None, models: Path, work: Path) -> Iterator[dict[str, Any]]:
-    """Solve each case with korch's solver and with SCIP, each in a process of its own; yield one entry for each."""
+    """Solve each case with korch's solver and with SCIP, each in a process of its own; yield one entry for each.
+
+    Cases whose model is not in the folder are left out.
+    """
     for case in CASES:
         if names and case.name not in names:
             continue
         path = source(case, models, work)
-        if path is not None:
-            print(case.name, file=sys.stderr, flush=True)
-            command = [sys.executable, str(Path(__file__)), "solve", "--only", case.name, "--models", str(path.parent)]
-            solved = [json.loads(subprocess.run([*command, "--by", by], check=True, stdout=subprocess.PIPE).stdout)
-                      for by in ("korch", "scip")]  # fmt: skip
-            yield {"model": case.name, **solved[0]["size"], "korch": solved[0]["result"], "scip": solved[1]["result"]}
+        if path is None:
+            print(f"left out, as it is not in {models}: {case.name}", file=sys.stderr, flush=True)
+            continue
+        print(case.name, file=sys.stderr, flush=True)
+        command = [sys.executable, str(Path(__file__)), "solve", "--only", case.name, "--models", str(path.parent)]
+        solved = [json.loads(subprocess.run([*command, "--by", by], check=True, stdout=subprocess.PIPE).stdout)
+                  for by in ("korch", "scip")]  # fmt: skip
+        yield {"model": case.name, **solved[0]["size"], "korch": solved[0]["result"], "scip": solved[1]["result"]}
 
 
 def source(case: Case, models: Path, work: Path) -> Path | None:
@@ -260,7 +267,7 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=("scale", "ablation", "solve"))
-    parser.add_argument("--only", action="append", help="only this model; may be repeated")
+    parser.add_argument("--only", action="append", metavar="NAME", help="only this one; may be repeated")
     parser.add_argument("--models", type=Path, default=ROOT / "build" / "models", help="folder with the models")
     parser.add_argument("--threads", type=int, default=2, help="of the measurements to look for in the store (2)")
     parser.add_argument("--by", choices=("korch", "scip"), default="korch", help="the solver, for one case")
@@ -268,17 +275,31 @@ def main() -> None:
     work = ROOT / "build" / "bench" / "work"
     work.mkdir(parents=True, exist_ok=True)
     result: Any
-    if chosen.part == "scale":
-        result = list(scale(chosen.only, chosen.models, work))
-    elif chosen.part == "ablation":
+    if chosen.part == "ablation":
         bindings = {name: bindings_of(entry) for name, entry in catalogue().items()}
-        result = list(ablations(chosen.only or tuple(bindings), chosen.models, bindings, chosen.threads))
+        names = names_with_files(parser, chosen.only, bindings, chosen.models)
+        result = list(ablations(names, chosen.models, bindings, chosen.threads))
     else:
-        case = next(c for c in CASES if c.name in chosen.only)
-        path = source(case, chosen.models, chosen.models if case.layers else work)
-        assert path is not None, f"there is no {case.name} in {chosen.models}"
-        result = solve_one(case, path, chosen.by)
+        cases = _cases(parser, chosen, work)
+        if chosen.part == "scale":
+            result = list(scale([case.name for case in cases], chosen.models, work))
+        else:
+            path = source(cases[0], chosen.models, chosen.models if cases[0].layers else work)
+            assert path is not None
+            result = solve_one(cases[0], path, chosen.by)
     print(json.dumps(result, indent=1))
+
+
+def _cases(parser: argparse.ArgumentParser, chosen: argparse.Namespace, work: Path) -> list[Case]:
+    """Return the cases that were asked for; those that were named must have their model in the folder."""
+    names = known_names(parser, chosen.only, (case.name for case in CASES), "case")
+    cases = [case for case in CASES if case.name in names]
+    if chosen.part == "solve" and len(cases) != 1:
+        parser.error("solve takes one case: name it with --only")
+    absent = [case.name for case in cases if chosen.only and source(case, chosen.models, work) is None]
+    if absent:
+        parser.error(f"not in {chosen.models}: {', '.join(absent)}; models/fetch.py makes the models")
+    return cases
 
 
 def bindings_of(entry: Mapping[str, Any]) -> Bindings:

@@ -25,6 +25,9 @@ HERE = Path(__file__).parent
 MODELS = HERE.parent / "models"
 BASELINE = "ORT"
 
+RUNTIMES = ("openvino", "torch", "tvm")
+"""What korch and ONNX Runtime can be compared with."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

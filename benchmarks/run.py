@@ -14,14 +14,15 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import orchestration
 import page
 from journal import Journal
-from parts import Plan, kernels, models, store_of
+from naming import known_names, names_with_files
+from parts import RUNTIMES, Plan, kernels, models, store_of
 from patterns import PATTERNS
 from surroundings import QUIET, describe, load
 
@@ -35,14 +36,13 @@ def main() -> None:
     sys.path.insert(0, str(ROOT / "models"))
     from fetch import catalogue
 
-    chosen = _arguments()
-    names = chosen.only or (QUICK_MODELS if chosen.quick else tuple(catalogue()))
-    pythons = dict(pair.split("=", 1) for pair in chosen.python)
+    chosen = _arguments(tuple(catalogue()))
+    pythons = chosen.python
     around = describe(chosen.threads, tuple(pythons.values()))
     command = " ".join(["python", "benchmarks/run.py", *sys.argv[1:]])
     plan = Plan(
         models=chosen.models,
-        names=names,
+        names=chosen.names,
         work=chosen.work.resolve(),
         journal=_journal(chosen.work.resolve(), command, around),
         sittings=3,
@@ -51,7 +51,7 @@ def main() -> None:
         budget="60s" if chosen.quick else chosen.budget,
         threads=chosen.threads,
         pythons=pythons,
-        runtimes=chosen.runtimes.split(",") if chosen.runtimes else (),
+        runtimes=chosen.runtimes,
         patterns=tuple(p for p in PATTERNS if p.quick or not chosen.quick),
     )
     at_first = load(2.0)
@@ -113,7 +113,7 @@ def _publish(document: dict[str, Any], chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _arguments() -> argparse.Namespace:
+def _arguments(known: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a few models and kernels, in ten minutes")
     parser.add_argument("--models", type=Path, default=ROOT / "build" / "models", help="folder with the models")
@@ -123,12 +123,34 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2, help="of every runtime (2)")
     parser.add_argument("--runtimes", default="openvino,torch", help="to compare with (openvino,torch); also tvm")
     parser.add_argument(
-        "--python", action="append", default=[], metavar="NAME=PATH", help="interpreter that has a runtime's packages"
+        "--python",
+        action="append",
+        type=_interpreter,
+        default=[],
+        metavar="NAME=PATH",
+        help="interpreter that has a runtime's packages",
     )
     parser.add_argument("--no-models", action="store_true", help="leave out whole models")
     parser.add_argument("--no-kernels", action="store_true", help="leave out kernels")
     parser.add_argument("--no-orchestration", action="store_true", help="leave out the choice of kernels by itself")
-    return parser.parse_args()
+    chosen = parser.parse_args()
+    chosen.runtimes = chosen.runtimes.split(",") if chosen.runtimes else ()
+    known_names(parser, chosen.runtimes, RUNTIMES, "runtime")
+    known_names(parser, [name for name, _ in chosen.python], RUNTIMES, "runtime")
+    chosen.python = dict(chosen.python)
+    if chosen.no_models and chosen.no_orchestration:
+        chosen.names = known_names(parser, chosen.only, known, "model")
+    else:
+        every = QUICK_MODELS if chosen.quick and not chosen.only else known
+        chosen.names = names_with_files(parser, chosen.only, every, chosen.models)
+    return chosen
+
+
+def _interpreter(text: str) -> tuple[str, str]:
+    name, equals, path = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=PATH")
+    return name, path
 
 
 if __name__ == "__main__":

@@ -12,12 +12,12 @@ from test_orchestration import graphs
 
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Candidate, CandidateKind, Port
-from korch_cli.core.plan import Priced
+from korch_cli.core.plan import UNITS_PER_US, Priced
 from korch_cli.core.text import parse_graph
 from korch_cli.pipeline.ways import Ways
 from korch_cli.solve import solve
 from korch_cli.solve.execution import cover
-from korch_cli.solve.formulation import UNITS_PER_US, Formulation
+from korch_cli.solve.formulation import Formulation
 from korch_cli.solve.program import relax, runnable
 from korch_cli.solve.relaxation import Relaxation, Relaxed
 

@@ -40,10 +40,11 @@ def plan_document(
 ) -> str:
     """Return what was written and why, as JSON with sorted keys.
 
-    The fields are `schema`, `model_sha256`, `changed`, `reason`, and for a plan `domain`, `status` (the solver's word),
-    `cost_us` and `bound_us` (of the whole plan), `vendor_operators` (how many ONNX Runtime runs) and `kernels`. Each of
-    these has a `name` and `digest`, its `schedule`, the number of `uses`, the `time_us` of one use, the `bytes` and
-    `flops` that it cannot do without, and `nodes`: for each use the names of the input model's nodes that it computes,
+    The fields are `schema`, `model_sha256`, `changed`, `reason`, and for a plan `domain`, `status` ("optimal" if
+    `bound_us` proves it, else "feasible"), `cost_us` and `bound_us` (of the whole plan), `vendor_operators` (how many
+    ONNX Runtime runs) and `kernels`. Each of these has a `name` and `digest`, its `schedule`, the number of `uses`, the
+    `time_us` of one use, the `bytes` and `flops` that it cannot do without, and `nodes`: for each use the names of the
+    input model's nodes that it computes,
     wholly or in part. `shapes` are those of the inputs, and `sequence` says what runs in which order: `nodes` of the
     input model or of the rewritten one, a `primitive` as a node of its own, or a `kernel` with the `values` of the
     primitive graph that it computes and the `way` to write the model that these are in. Microseconds have three

@@ -16,7 +16,7 @@ from typing import Any
 
 from korch_cli.core.errors import KorchError
 from korch_cli.core.kernel import Candidate, CandidateKind
-from korch_cli.core.plan import Plan, Priced
+from korch_cli.core.plan import Plan, Priced, bounded
 from korch_cli.core.record import Contest, ContestantRecord, Verdict
 from korch_cli.measure import Watch, is_due
 from korch_cli.pipeline.clock import Clock
@@ -138,8 +138,8 @@ def alternatives(search: Search, best: Plan) -> Iterator[tuple[str, Plan]]:
             plan = solve(search.graph, priced, time_limit_s=limit_s, apart=tuple(apart))
         except KorchError:  # Nothing else computes what the best plan's kernels do.
             continue
-        kernels = tuple(Priced(p.candidate, costs[p.candidate]) for p in plan.kernels)
-        plan = Plan(kernels, sum(p.cost_us for p in kernels), 0.0, "feasible")
+        kernels = (Priced(p.candidate, costs[p.candidate]) for p in plan.kernels)
+        plan = bounded(kernels)
         check_plan(search.graph, plan)
         close = plan.cost_us <= (1 + _CLOSE[name]) * best.cost_us
         if close and all(_generated(plan) != _generated(other) for other in found) and _custom_nodes(plan):
@@ -242,8 +242,7 @@ class _Book:
         return _Held(tuple(map(self._plan, plans)), contest)
 
     def _plan(self, marks: Sequence[str]) -> Plan:
-        kernels = tuple(self._priced[mark] for mark in marks)
-        return Plan(kernels, sum(p.cost_us for p in kernels), 0.0, "feasible")
+        return bounded(self._priced[mark] for mark in marks)
 
     def _marks(self, plan: Plan) -> list[str]:
         return [self._mark(p.candidate) for p in plan.kernels]

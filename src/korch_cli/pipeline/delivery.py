@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from korch_cli.candidates import single_operators, work_of
+from korch_cli.candidates import work_of
 from korch_cli.core.companions import plan_beside
 from korch_cli.core.kernel import DOMAIN_PREFIX, Candidate, CandidateKind, KernelBody
 from korch_cli.core.launch import GeneratedKernel
-from korch_cli.core.plan import Plan, Priced
+from korch_cli.core.plan import Plan
 from korch_cli.core.progress import Progress
 from korch_cli.core.record import Comparison, ContestantRecord, Verdict
 from korch_cli.emit import (
@@ -31,7 +31,7 @@ from korch_cli.pipeline.laboratory import Laboratory
 from korch_cli.pipeline.prepare import Prepared, Runnable
 from korch_cli.pipeline.settings import Settings
 from korch_cli.pipeline.stored import decode_comparison, encode_comparison
-from korch_cli.pipeline.ways import REWRITTEN, WRITTEN, Ways
+from korch_cli.pipeline.ways import WRITTEN, Ways
 from korch_cli.verify import Subject, compare_speed, find_guilty, no_worse, verify_models
 
 _BODIES = "subgraphs on their own"
@@ -144,14 +144,6 @@ class Delivery:
         if unrolled.bodies:
             flat = self._aside("flat", with_given(proto, self.prepared.random))
         return Built(plan, bodies, kernels, domain, model, compared, flat, library)
-
-    def rewritten(self) -> Plan | None:
-        """Return the plan that runs the rewritten model as it is, None where there is none."""
-        for at, way in enumerate(self.ways.members):
-            if way.name == REWRITTEN:
-                singles = (self.ways.common(at, c) for c in single_operators(way.model, way.graph))
-                return Plan(tuple(Priced(c, 0.0) for c in singles), 0.0, 0.0, "optimal")
-        return None
 
     def is_written(self, plan: Plan) -> bool:
         """Whether a plan only runs operators that the model was loaded with."""

@@ -211,7 +211,7 @@ class _Asking:
             plan = solve_with(self._program.graph, [self._program.priced[i], *others], 0, time_limit_s=left)
         except KorchError:  # It reads what only kernels leave that were not measured either.
             return None
-        return plan.cost_us if plan.status == "optimal" else None
+        return plan.cost_us if plan.is_proven else None
 
     def _plain(self, taken: Sequence[Choice]) -> str:
         if not taken:

@@ -66,8 +66,10 @@ def optimize(settings: Settings, progress: Progress) -> OptimizeRecord:
             outcome, result = _deliver(search, delivery, clock)
             if outcome.built is None and delivery.execution.runs_kernels:
                 outcome = _without_kernels(search, delivery, outcome, clock)
+            outcome = _bounded(outcome, result)
             if not settings.force_fusion and target.bench.estimated_for is None:
-                keep_program(store, delivery.source_digest, program_of(ways, search, result.plan, outcome.reason))
+                plan = _explained(search, ways, outcome, result)
+                keep_program(store, delivery.source_digest, program_of(ways, search, plan, outcome.reason))
         else:
             search, result = planned_search(settings, ways, document, target, progress)
             delivery = Delivery(settings, prepared, ways, search.laboratory, staged, progress)
@@ -136,10 +138,31 @@ def _deliver(search: Search, delivery: Delivery, clock: Clock) -> tuple[Outcome,
     return replace(outcome, guilty=tuple(guilty)), result
 
 
+def _bounded(outcome: Outcome, result: SearchResult) -> Outcome:
+    """Say of the plan that is delivered what the search proved of all plans, whichever of them it is."""
+    if outcome.built is None:
+        return outcome
+    plan = outcome.built.plan
+    plan = replace(plan, bound_us=min(plan.cost_us, result.plan.bound_us))
+    return replace(outcome, built=replace(outcome.built, plan=plan))
+
+
+def _explained(search: Search, ways: Ways, outcome: Outcome, result: SearchResult) -> Plan:
+    """Return the plan that is delivered, with a price for each kernel; the best one if the input is unchanged."""
+    if outcome.built is None:
+        return result.plan
+    plan = outcome.built.plan
+    if any(p.cost_us > 0 for p in plan.kernels):
+        return plan
+    # The rewritten model as it is, whose operators have a price only as ONNX Runtime fuses them.
+    way = next(at for at in range(len(ways.members)) if all(ways.holds(at, p.candidate) for p in plan.kernels))
+    return search.unchanged(ways, way)
+
+
 def _without_kernels(search: Search, delivery: Delivery, outcome: Outcome, clock: Clock) -> Outcome:
     """Deliver the best plan without kernels, or the rewritten model, if that is faster than the input."""
     tried: list[Plan] = []
-    for plan in (search.without_kernels(), delivery.rewritten()):
+    for plan in (search.without_kernels(), search.rewritten(delivery.ways)):
         if plan is None or delivery.is_written(plan) or any(same_work(plan, other) for other in tried):
             continue
         tried.append(plan)

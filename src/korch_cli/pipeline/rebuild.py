@@ -71,7 +71,7 @@ def planned_search(
     reading = _Reading(ways, target.bench.generate)
     kernels = tuple(reading.step(entry, times) for entry in document.get("sequence", ()))
     cost_us, bound_us = float(document.get("cost_us", 0.0)), float(document.get("bound_us", 0.0))
-    plan = Plan(kernels, cost_us, bound_us, str(document.get("status", "optimal")))
+    plan = Plan(kernels, cost_us, bound_us)
     representatives = {p.candidate.digest: p.candidate for p in kernels if p.candidate.kind is CandidateKind.GENERATED}
     source = TimingSource.MEASURED if target.bench.estimated_for is None else TimingSource.ESTIMATED
     results = {d: [(k, _known(k, times[k.name], source))] for d, k in reading.chosen.items()}
@@ -79,7 +79,7 @@ def planned_search(
     candidates = CandidateSet(tuple(representatives.values()), {})
     bounds = {digest: times[kernel.name] for digest, kernel in reading.chosen.items()}
     search = Search(settings, ways.graph, (), candidates, bounds, laboratory, 0.0)
-    return search, SearchResult(plan, plan.cost_us, 0, 0.0)
+    return search, SearchResult(plan, False, plan.cost_us, 0, 0.0)
 
 
 class _Reading:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from korch_cli.candidates import CandidateSet, SearchLimits, lower_bound_us
+from korch_cli.candidates import CandidateSet, SearchLimits, lower_bound_us, single_operators
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Candidate
 from korch_cli.core.machine import MachineLimits
@@ -19,7 +19,7 @@ from korch_cli.measure import Watch, Worker, is_due
 from korch_cli.pipeline.laboratory import Laboratory
 from korch_cli.pipeline.settings import Settings
 from korch_cli.pipeline.target import Target
-from korch_cli.pipeline.ways import Ways
+from korch_cli.pipeline.ways import REWRITTEN, Ways
 from korch_cli.solve import SearchResult, check_plan, orchestrate, solve
 
 _PROTOCOL = 4
@@ -97,24 +97,36 @@ class Search:
         """Return the best plan of ONNX Runtime's own kernels."""
         return solve(self.graph, self.vendor, time_limit_s=self.settings.solver_time_s)
 
-    def as_written(self, ways: Ways) -> Plan:
-        """Return the best plan of ONNX Runtime's own kernels for the first way, which is what it makes of the input."""
-        own = [p for p in self.vendor if ways.holds(0, p.candidate)]
+    def unchanged(self, ways: Ways, at: int = 0) -> Plan:
+        """Return the best plan of ONNX Runtime's own kernels for one way, which is what it makes of that model."""
+        own = [p for p in self.vendor if ways.holds(at, p.candidate)]
         return solve(self.graph, own, time_limit_s=self.settings.solver_time_s)
 
-    def alone(self, ways: Ways, best: Plan) -> dict[str, float]:
+    def rewritten(self, ways: Ways) -> Plan | None:
+        """Return the plan that runs the rewritten model as it is, None where there is none.
+
+        ONNX Runtime fuses its operators as it likes, so that they have a price only together.
+        """
+        for at, way in enumerate(ways.members):
+            if way.name == REWRITTEN:
+                singles = (ways.common(at, c) for c in single_operators(way.model, way.graph))
+                return Plan(tuple(Priced(c, 0.0) for c in singles), self.unchanged(ways, at).cost_us, 0.0)
+        return None
+
+    def alone(self, ways: Ways, result: SearchResult) -> dict[str, float]:
         """Return what the best plan in each of several ways to write the model costs, in microseconds by name.
 
         Args:
             ways: to write the model.
-            best: the best plan of all ways together; where it keeps to one of them, it is the best of that one too.
+            result: of the search over all ways together; where the best plan keeps to one of them, it is the best of
+                that one too.
         """
         if len(ways.members) == 1:
             return {}
         priced, found = self.prices(), {}
         for at, way in enumerate(ways.members):
-            if best.status == "optimal" and all(ways.holds(at, p.candidate) for p in best.kernels):
-                found[way.name] = best.cost_us
+            if result.is_best_measured and all(ways.holds(at, p.candidate) for p in result.plan.kernels):
+                found[way.name] = result.plan.cost_us
                 continue
             own = [p for p in priced if ways.holds(at, p.candidate)]
             found[way.name] = solve(self.graph, own, time_limit_s=self.settings.solver_time_s).cost_us

@@ -92,7 +92,7 @@ def _prediction(search: Search, ways: Ways, outcome: Outcome) -> Prediction | No
         return None
     input_us, measured_us = (statistics.median(samples.times_us) for samples in outcome.comparison.samples[:2])
     # Where ONNX Runtime's prices are estimates, they say nothing of the machine's pace.
-    own_us = search.as_written(ways).cost_us if search.settings.target == CPU else None
+    own_us = search.unchanged(ways).cost_us if search.settings.target == CPU else None
     pace = input_us / own_us if own_us else 1.0
     return Prediction(outcome.predicted_us, measured_us, own_us, outcome.predicted_us * pace / measured_us)
 
@@ -116,7 +116,7 @@ def _search_record(ways: Ways, search: Search, result: SearchResult) -> SearchRe
         gap=plan.gap,
         solve_seconds=result.solve_seconds,
         tried=len(search.laboratory.results),
-        alone_us=search.alone(ways, plan) if timed else {},
+        alone_us=search.alone(ways, result) if timed else {},
     )
 
 

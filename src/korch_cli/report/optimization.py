@@ -12,6 +12,7 @@ from korch_cli.report.verdict import summarize_verdict
 
 _SHOWN_KERNELS = 8
 _SHOWN_NODES = 3
+_LEAST_SHOWN = 0.0005
 _DENSE = ("body: beyond the share of its seed", "body: more candidates than the limit")
 """How the enumeration counts what it left out because there was too much of it."""
 
@@ -49,12 +50,17 @@ def _search(record: OptimizeRecord) -> list[str]:
         f"  {count(search.candidates, 'candidate')} ({search.distinct:,} distinct) · "
         f"{count(search.measured, 'kernel')} {priced}, {search.from_store:,} from the store · "
         f"{_share(search.tried, search.distinct)} of the distinct candidates tried",
-        f"  solver: {search.solver_status} (gap {search.gap:.1%}) in {format_seconds(search.solve_seconds)}, "
+        f"  solver: {search.solver_status} (gap {_gap(search.gap)}) in {format_seconds(search.solve_seconds)}, "
         f"{count(search.rounds, 'round')} · plan {format_us(search.plan_us)}, "
         f"bound {format_us(search.bound_us)}{estimated}",
         *_limited(search),
         *_alone(search),
     ]
+
+
+def _gap(share: float) -> str:
+    """Return a gap as text, which is 0 only where the gap is."""
+    return "below 0.1%" if 0.0 < share < _LEAST_SHOWN else f"{share:.1%}"
 
 
 def _alone(search: SearchRecord) -> list[str]:

@@ -22,13 +22,11 @@ from dataclasses import dataclass
 
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Port
-from korch_cli.core.plan import Priced
+from korch_cli.core.plan import UNITS_PER_US, Priced
 from korch_cli.solve.coverage import coverage
 from korch_cli.solve.execution import execute, goals, is_given
 from korch_cli.solve.separation import Separation
 
-UNITS_PER_US = 1000
-"""The program counts in whole nanoseconds."""
 ALWAYS = -1
 
 

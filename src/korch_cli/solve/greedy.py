@@ -8,14 +8,13 @@ ordered afterwards. Nothing is ever computed twice.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import CandidateKind, Port
-from korch_cli.core.plan import Plan, Priced
+from korch_cli.core.plan import Plan, Priced, bounded
 from korch_cli.solve.execution import cover, execute, goals, is_given, place, useful
 
 _REACH = 8
@@ -30,8 +29,7 @@ def greedy(graph: PrimitiveGraph, priced: Sequence[Priced]) -> Plan:
     Raises:
         KorchError: an output cannot be computed.
     """
-    kernels = tuple(priced[i] for i in merged(graph, priced))
-    return Plan(kernels, math.fsum(p.cost_us for p in kernels), 0.0, "feasible")
+    return bounded(priced[i] for i in merged(graph, priced))
 
 
 def merged(graph: PrimitiveGraph, priced: Sequence[Priced]) -> list[int]:

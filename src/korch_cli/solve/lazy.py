@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from korch_cli.core.errors import KorchError
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Candidate
-from korch_cli.core.plan import Plan, Priced
+from korch_cli.core.plan import Plan, Priced, bounded
 from korch_cli.solve.program import solve
 
 Measure = Callable[[Sequence[str]], Mapping[str, float]]
@@ -34,12 +34,14 @@ class SearchResult:
 
     Attributes:
         plan: over the vendor's kernels and the measured ones; its `bound_us` holds for all candidates, measured or not.
+        is_best_measured: whether it is proven to be the best of those over the vendor's and the measured ones alone.
         vendor_us: cost of the best plan of the vendor's kernels alone.
         rounds: how often kernels were measured.
         solve_seconds: time in the solver.
     """
 
     plan: Plan
+    is_best_measured: bool
     vendor_us: float
     rounds: int
     solve_seconds: float
@@ -130,9 +132,9 @@ def orchestrate(
         if not wanted or time.monotonic() >= deadline or best.cost_us - plan.bound_us <= gap * best.cost_us:
             break
         search.measure(wanted, measure)
-    bound_us = min(plan.bound_us, best.cost_us)
     vendor_us = search.plan_of_vendor().cost_us
-    return SearchResult(replace(best, bound_us=bound_us), vendor_us, search.rounds, search.seconds)
+    whole = bounded(best.kernels, plan.bound_us)
+    return SearchResult(whole, best.is_proven, vendor_us, search.rounds, search.seconds)
 
 
 @dataclass(slots=True)

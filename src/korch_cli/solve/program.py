@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from korch_cli.core.errors import KorchError
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Candidate, CandidateKind, Port
-from korch_cli.core.plan import Plan, Priced
+from korch_cli.core.plan import UNITS_PER_US, Plan, Priced, bounded
 from korch_cli.solve.exact import search
 from korch_cli.solve.execution import cover, execute, goals, is_given, useful
-from korch_cli.solve.formulation import UNITS_PER_US, Cap, Formulation
+from korch_cli.solve.formulation import Cap, Formulation
 from korch_cli.solve.greedy import merged
 from korch_cli.solve.relaxation import Relaxation, Relaxed
 from korch_cli.solve.windows import improve_by_parts
@@ -120,10 +120,7 @@ class _Best:
 
     def plan(self) -> Plan:
         """Return the plan with what is known of it."""
-        kernels = tuple(self._priced[i] for i in self.chosen)
-        cost_us = math.fsum(p.cost_us for p in kernels)
-        status = "optimal" if self.is_proven else "feasible"
-        return Plan(kernels, cost_us, min(self.bound / UNITS_PER_US, cost_us), status)
+        return bounded((self._priced[i] for i in self.chosen), self.bound / UNITS_PER_US)
 
 
 def relax(

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from korch_cli.core.graph import PrimitiveGraph, Value
 from korch_cli.core.kernel import Port
-from korch_cli.core.plan import Plan, Priced
+from korch_cli.core.plan import UNITS_PER_US, Plan, Priced
 from korch_cli.core.primitive import Opaque
 from korch_cli.core.types import UNKNOWN
-from korch_cli.solve.formulation import UNITS_PER_US, Formulation
+from korch_cli.solve.formulation import Formulation
 from korch_cli.solve.program import runnable, solve
 from korch_cli.solve.relaxation import Relaxation
 

@@ -79,7 +79,7 @@ def part(graph: PrimitiveGraph, *body: int) -> Candidate:
 
 
 def built(model: Model, graph: PrimitiveGraph, *candidates: Candidate) -> onnx.ModelProto:
-    plan = Plan(tuple(Priced(c, 1.0) for c in candidates), float(len(candidates)), 1.0, "optimal")
+    plan = Plan(tuple(Priced(c, 1.0) for c in candidates), float(len(candidates)), 1.0)
     bodies: dict[Candidate, KernelBody] = {c: cut(graph, c) for c in candidates if c.kind is CandidateKind.GENERATED}
     kernels = {c.digest: Kernel(f"k_{c.digest[:16]}", c.digest, "row", "", 1, 1, 1) for c in bodies}
     result = build_model(model, graph, plan, bodies, kernels, DOMAIN)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from korch_cli.core.plan import Plan
 from korch_cli.core.record import Comparison, KernelTime, NodeTime, OptimizeRecord, Ratio, Samples, Verdict
 from korch_cli.report import (
     Check,
@@ -30,7 +31,7 @@ def test_optimize_tells_what_was_found_and_written(record: OptimizeRecord) -> No
         "korch 0.1.0 · model.onnx · cpu, 2 threads",
         "415 operators → 612 primitives · opaque 3 (LRN ×2, NonMaxSuppression ×1)",
         "4,812 candidates (731 distinct) · 43 kernels timed, 688 from the store",
-        "solver: optimal (gap 1.1%) in 4.2 s, 5 rounds · plan 8.90 ms, bound 8.80 ms",
+        "solver: feasible (gap 1.1%) in 4.2 s, 5 rounds · plan 8.90 ms, bound 8.80 ms",
         "the output is 2.00× as fast as the input (95 % interval 1.60 to 2.50, 40 alternating blocks)",
         "warning: The machine is loaded.",
         "verify: PASS with the library · 5 input sets · worst error 3.1e-06 at 'prob'[0, 417]",
@@ -52,6 +53,16 @@ def test_optimize_lists_every_kernel_only_when_asked(record: OptimizeRecord) -> 
     assert "opaque: LRN ×2: no function for it" in long
     assert "rejected: 12× no schedule" in long
     assert "  machine: cpu, 2 threads" in long
+
+
+@pytest.mark.parametrize(
+    ("bound_us", "said"),
+    [(90.0, "optimal (gap 0.0%)"), (89.99, "feasible (gap below 0.1%)"), (60.0, "feasible (gap 33.3%)")],
+)
+def test_a_gap_is_not_rounded_away(record: OptimizeRecord, bound_us: float, said: str) -> None:
+    plan = Plan((), 90.0, bound_us)
+    search = replace(record.search, solver_status=plan.status, gap=plan.gap)
+    assert f"solver: {said} in" in render_optimize(replace(record, search=search))
 
 
 def test_optimize_says_unchanged(record: OptimizeRecord) -> None:

@@ -38,7 +38,7 @@ def reorder(reads: tuple[Port, ...], writes: tuple[Port, ...], body: tuple[int, 
 
 def plan(*candidates: Candidate, cost_us: float = 1.0, bound_us: float = 0.0, sum_us: float | None = None) -> Plan:
     kernels = tuple(Priced(c, cost_us) for c in candidates)
-    return Plan(kernels, cost_us * len(kernels) if sum_us is None else sum_us, bound_us, "feasible")
+    return Plan(kernels, cost_us * len(kernels) if sum_us is None else sum_us, bound_us)
 
 
 P0, P2, P3, P4, B2 = Port(0), Port(2), Port(3), Port(4), Port(2, "blocked")
