@@ -421,10 +421,11 @@ struct Divisor {
   float by, reciprocal;
   bool is_plain;
 };
-KORCH_INLINE Divisor divisor(float by) {
-  float a = abs_(by);
-  return {by, 1.0f / by, a >= 1.17549435e-38f && a <= 8.50705917e37f};
+KORCH_INLINE Divisor divisor(float by, float reciprocal) {
+  // From the least normal number to 2^126.
+  return {by, reciprocal, (bits(by) & ~kSignBit) - 0x00800000u <= 0x7e800000u - 0x00800000u};
 }
+KORCH_INLINE Divisor divisor(float by) { return divisor(by, 1.0f / by); }
 // x / d.by: a product with the reciprocal and one step of correction. Error: at most 1.5 ulp.
 template <class V>
 KORCH_INLINE V divided(V x, Divisor d) {
@@ -433,6 +434,11 @@ KORCH_INLINE V divided(V x, Divisor d) {
   V rest = x - q * d.by;
   // For infinite quotients there is no rest.
   return select(abs_(rest) < kInfinity, q + rest * d.reciprocal, q);
+}
+// The same as a product with the reciprocal alone, whose rounding is added to that of the product. Error: at most 1.5 ulp.
+template <class V>
+KORCH_INLINE V divided_once(V x, Divisor d) {
+  return d.is_plain ? x * d.reciprocal : x / d.by;
 }
 
 // ---- exponential functions -----------------------------------------------------------------------------------------
@@ -1108,6 +1114,26 @@ KORCH_INLINE float across_lanes(vf v) {
   } else {
     return across_lanes<Op, Width / 2>(Op::of(v, rotated<Width>(v, Lanes{})));
   }
+}
+
+// The same for as many vectors as there are lanes: lane i of the result is vector i's. `square` is overwritten. Pairs of
+// vectors become one that holds half of the work of both, and so on.
+template <class Op, int Step = 1>
+KORCH_INLINE vf across_rows(vf (&square)[kLanes]) {
+  if constexpr (Step < kLanes) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; i += 2 * Step) {
+      exchange<Step>(square[i], square[i + Step], Lanes{});
+      square[i] = Op::of(square[i], square[i + Step]);
+    }
+    return across_rows<Op, 2 * Step>(square);
+  } else {
+    return square[0];
+  }
+}
+template <class Op>
+KORCH_INLINE float across_rows(vf (&row)[1]) {
+  return across_lanes<Op>(row[0]);
 }
 
 // ---- integers ------------------------------------------------------------------------------------------------------
