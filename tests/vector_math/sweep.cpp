@@ -95,16 +95,16 @@ KORCH_INLINE V each(V x, F of) {
 }
 
 // Every lane has a divisor of its own here; kernels have one for many numbers.
-template <class V>
-KORCH_INLINE V quotients(V x) {
+template <class V, class F>
+KORCH_INLINE V quotients(V x, F divide) {
   float in[korch::Types<V>::lanes];
   korch::store(in, x);
   return korch::lanes<V>([&](int i) {
     const korch::Divisor d = korch::divisor(divisor_for(in[i]));
     if constexpr (korch::Types<V>::lanes == 1) {
-      return korch::divided(in[i], d);
+      return divide(in[i], d);
     } else {
-      return korch::divided(korch::broadcast<V>(in[i]), d)[i];
+      return divide(korch::broadcast<V>(in[i]), d)[i];
     }
   });
 }
@@ -125,7 +125,8 @@ const Function kFunctions[] = {
     TESTED(sqrt, sqrt_(x), ::sqrt(x)),
     TESTED(rsqrt, reciprocal_(sqrt_(x)), 1.0 / ::sqrt(x)),
     TESTED(reciprocal, reciprocal_(x), 1.0 / x),
-    TESTED(divided, quotients(x), x / divisor_for(operand)),
+    TESTED(divided, quotients(x, [](auto a, Divisor d) { return divided(a, d); }), x / divisor_for(operand)),
+    TESTED(divided_once, quotients(x, [](auto a, Divisor d) { return divided_once(a, d); }), x / divisor_for(operand)),
     TESTED(abs, abs_(x), ::fabs(x)),
     TESTED(neg, neg(x), -x),
     TESTED(sign, sign_(x), x > 0 ? 1.0 : x < 0 ? -1.0 : x + 0.0),

@@ -43,6 +43,7 @@ BOUNDS = {
     "cos": Bound(1.75, 2e-10),
     "pow": Bound(0.75),
     "divided": Bound(1.5),
+    "divided_once": Bound(1.5),
     "rsqrt": Bound(1.5),
     **dict.fromkeys(("sqrt", "reciprocal"), Bound(0.5)),
     **dict.fromkeys(("abs", "ceil", "floor", "neg", "round", "round_bf16", "round_f16", "sign"), Bound(0.0)),

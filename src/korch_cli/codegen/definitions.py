@@ -42,7 +42,7 @@ class Definitions(Scopes[Block]):
         self.vectors = is_vectorisable(nest)
         self.lane: Var | None = None
         self.reuse = kept_values(nest, schedule)
-        self.kept: dict[int, str] = {}
+        self.kept: set[int] = set()
 
     # --- blocks ---
 
@@ -86,6 +86,15 @@ class Definitions(Scopes[Block]):
         if isinstance(operation, Literal):
             return divisor_text(operation.value, self.nest.nodes[position].dtype)
         return next((s.divisors[position] for s in reversed(self.scopes) if position in s.divisors), None)
+
+    def is_sum_or_root(self, position: int) -> bool:
+        """Whether a divisor has rounding errors of its own, so that nobody counts on the last digit of quotients."""
+        match self.nest.nodes[position].operation:
+            case Reduction("sum") | Apply("sqrt"):
+                return True
+            case Apply("add" | "max" | "min", args):
+                return any(self.is_sum_or_root(arg) for arg in args)
+        return False
 
     def needed(self, roots: Sequence[int]) -> set[int]:
         """Return what has to be computed for `roots`, kept values and reductions not taken apart."""
@@ -135,15 +144,24 @@ class Definitions(Scopes[Block]):
         """Leave a value for the next loops over the row."""
         assert self.lane is not None
         name = self.nest.nodes[position].name
-        self.kept[position] = f"{name}_row"
-        self.line(f"store({name}_row + {self.lane.name}, {name});")
+        self.kept.add(position)
+        self.line(f"store({self.scratch(position)}, {name});")
+
+    def scratch(self, position: int) -> str:
+        """Return where a kept value lies, for the lanes of the current loop."""
+        assert self.lane is not None
+        return f"{self.nest.nodes[position].name}_row + {self.lane.name}"
+
+    def scratch_extent(self) -> str:
+        """Return how many elements a scratch row has."""
+        return str(self.reuse.extent)
 
     def text(self, position: int, varying: bool) -> str:
         """Return the expression that defines a node."""
         node = self.nest.nodes[position]
         if self.is_kept(position):
             assert self.lane is not None
-            return f"load<V>({self.kept[self.reuse.rows[position]]} + {self.lane.name})"
+            return f"load<V>({self.scratch(self.reuse.rows[position])})"
         lanes = "V" if varying else "float"
         lane = self.lane if varying and self.vectors else None
         match node.operation:
@@ -152,7 +170,8 @@ class Definitions(Scopes[Block]):
             case Apply("div", (number, by)) if lane is not None and not self.is_varying(by):
                 divisor = self.divisor_of(by)
                 if divisor is not None:
-                    return rounded_text(f"divided({self.operand(number).text}, {divisor})", node.dtype)
+                    call = "divided_once" if self.is_sum_or_root(by) else "divided"
+                    return rounded_text(f"{call}({self.operand(number).text}, {divisor})", node.dtype)
                 return apply_text("div", [self.operand(number), self.operand(by)], node.dtype, lanes)
             case Apply(function, args):
                 return apply_text(function, [self.operand(arg) for arg in args], node.dtype, lanes)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from functools import cache
 
+from korch_cli.codegen.batches import BatchPrinter
 from korch_cli.codegen.describe import check_nest, check_types, describe, label, runtime_files
 from korch_cli.codegen.expressions import CPP_TYPES, Tables
 from korch_cli.codegen.lower import lower
 from korch_cli.codegen.nest import Nest
 from korch_cli.codegen.normalize import normalize
-from korch_cli.codegen.printer import print_nest
+from korch_cli.codegen.printer import Printer
 from korch_cli.codegen.schedule import Schedule, schedules, unit_cost
 from korch_cli.codegen.segments import partition
 from korch_cli.core.graph import PrimitiveGraph
@@ -50,7 +51,7 @@ def _kernel(body: KernelBody, parts: list[tuple[Nest, Schedule]]) -> Kernel:
     tables = Tables()
     names = [f"part{i}" for i in range(len(parts))] if len(parts) > 1 else ["NAME"]
     functions = [
-        _function(name, body.graph, nest, print_nest(nest, schedule, tables), is_entry=name == "NAME")
+        _function(name, body.graph, nest, _lines(nest, schedule, tables), is_entry=name == "NAME")
         for name, (nest, schedule) in zip(names, parts, strict=True)
     ]
     if len(parts) > 1:
@@ -72,6 +73,11 @@ def _kernel(body: KernelBody, parts: list[tuple[Nest, Schedule]]) -> Kernel:
         unit_bytes=max(moved for moved, _ in costs),
         unit_flops=max(flops for _, flops in costs),
     )
+
+
+def _lines(nest: Nest, schedule: Schedule, tables: Tables) -> list[str]:
+    printer = BatchPrinter if schedule.batched else Printer
+    return printer(nest, schedule, tables).run()
 
 
 _PARAMETERS = "(const void* const* in, void* const* out, int64_t begin, int64_t end)"

@@ -5,52 +5,46 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from korch_cli.codegen.access import (
-    repeats,
-    transposed_rows,
-)
+from korch_cli.codegen.access import repeats, transposed_rows
 from korch_cli.codegen.definitions import Block, Definitions
 from korch_cli.codegen.elements import COMBINERS, combined, is_rounded
-from korch_cli.codegen.expressions import (
-    LANES,
-    Tables,
-    held_type,
-    literal_text,
-    rounded_text,
-)
+from korch_cli.codegen.expressions import LANES, held_type, literal_text, rounded_text
 from korch_cli.codegen.index import Var
 from korch_cli.codegen.lower import identity
-from korch_cli.codegen.nest import Load, Nest, Reduction, Store
-from korch_cli.codegen.schedule import Schedule
+from korch_cli.codegen.nest import Load, Reduction, Store
 from korch_cli.codegen.segments import segments
 
 _ACCUMULATORS = 4
-_MIN_LANES, _MAX_LANES = 4, 16
+_MIN_LANES, MAX_LANES = 4, 16
 
 
-def print_nest(nest: Nest, schedule: Schedule, tables: Tables) -> list[str]:
-    """Return the statements that run units `begin` to `end` of a nest.
+def accumulators(lane: Var) -> int:
+    """Return how many vectors the lanes' totals of a loop are spread over: a power of two, fewer for short loops."""
+    return min(_ACCUMULATORS, 1 << max(0, (lane.extent // (2 * MAX_LANES)).bit_length() - 1))
+
+
+class Printer(Definitions):
+    """Prints the loops of one nest.
 
     The arguments are `a0`, `a1`, ... and the results `r0`, `r1`, ..., pointers to their elements.
     """
-    return _Printer(nest, schedule, tables).run()
-
-
-class _Printer(Definitions):
-    """Prints the loops of one nest."""
 
     def run(self) -> list[str]:
-        schedule = self.schedule
+        """Return the statements that run units `begin` to `end`."""
         for position in sorted(set(self.reuse.rows.values())):
             name = f"{self.nest.nodes[position].name}_row"
-            self.line(f"alignas(64) float {name}[{self.reuse.extent}];")
-        with self.block("for (int64_t unit = begin; unit < end; ++unit) {", schedule.rows):
+            self.line(f"alignas(64) float {name}[{self.scratch_extent()}];")
+        with self.block("for (int64_t unit = begin; unit < end; ++unit) {", self.schedule.rows):
             self.decode()
-            if schedule.blocked is None or not schedule.columns:
-                self.unit()
-            else:
-                self.columns(schedule.blocked[0])
+            self.body()
         return self.lines
+
+    def body(self) -> None:
+        """Run one unit."""
+        if self.schedule.blocked is None or not self.schedule.columns:
+            self.unit()
+        else:
+            self.columns(self.schedule.blocked[0])
 
     def columns(self, lane: Var) -> None:
         """Run a unit in which every lane stands alone."""
@@ -96,21 +90,21 @@ class _Printer(Definitions):
         x, (low, high) = var.name, bounds
         self.line(f"int64_t {x} = {low};")
         # Nothing is left if the vectors of every processor fit, or if the last vector may do some elements again.
-        whole = var.extent % _MAX_LANES == 0
+        whole = var.extent % MAX_LANES == 0
         single = self.block_count(var) == 1
         if self.vectors and not totals and not whole and self.can_overlap(var):
             last = f"{x} + kLanes <= {high} ? {x} : {high} - kLanes"
             loop = f"for (; {x} < {high}; {x} += kLanes) {step}(vf{{}}, {last});"
-            whole = single and var.extent >= _MAX_LANES
+            whole = single and var.extent >= MAX_LANES
             if not single:
                 self.line(f"if ({high} - {low} >= kLanes) {loop}")
             elif var.extent >= _MIN_LANES:
                 self.line(loop if whole else f"if ({high} >= kLanes) {loop}")
         elif self.vectors:
-            for index in (_ACCUMULATORS, 1) if totals else (1,):
-                wide = f"{index} * kLanes" if index > 1 else "kLanes"
+            for count in sorted({accumulators(var) if totals else 1, 1}, reverse=True):
+                wide = f"{count} * kLanes" if count > 1 else "kLanes"
                 with self.block(f"for (; {x} + {wide} <= {high}; {x} += {wide}) {{", ()):
-                    for i in range(index):
+                    for i in range(count):
                         offset = f" + {i} * kLanes" if i else ""
                         self.line(f"{step}(vf{{}}, {x}{offset}{''.join(f', {name}[{i}]' for name in totals)});")
         if not self.vectors or not whole:
@@ -232,6 +226,7 @@ class _Printer(Definitions):
 
     @contextmanager
     def braces(self) -> Iterator[None]:
+        """Add a block of C++ in which names are its own."""
         with self.block("{", ()):
             yield
 
@@ -243,7 +238,7 @@ class _Printer(Definitions):
         inner_lane = None if self.schedule.columns else variables[-1]
         names = {m: self.nest.nodes[m].name for m in members}
         for m in members:
-            self.accumulators(m, inner_lane is not None)
+            self.start(m, inner_lane)
         with self.braces():
             self.reduction_loops(variables, inner_lane, members, roots)
         for m in members:
@@ -256,6 +251,7 @@ class _Printer(Definitions):
     def reduction_loops(
         self, variables: tuple[Var, ...], lane: Var | None, members: Sequence[int], roots: Sequence[int]
     ) -> None:
+        """Open one loop for each variable of reductions, the last one in lanes if `lane` is it."""
         var, rest = variables[0], variables[1:]
         x = var.name
         if rest or lane is None:
@@ -270,23 +266,26 @@ class _Printer(Definitions):
         with self.lane_loop(var, "0", str(var.extent), totals):
             self.accumulate(members)
 
-    def accumulators(self, member: int, lanes: bool) -> None:
+    def start(self, member: int, lane: Var | None) -> None:
+        """Define the accumulators of a reduction; lanes along `lane` share it, or each has one of its own."""
         node = self.nest.nodes[member]
         assert isinstance(node.operation, Reduction)
         start = literal_text(identity(node.operation.function, node.dtype), node.dtype)
         element = held_type(node.dtype)
-        if not lanes:
+        if lane is None:
             varying = self.is_varying(member)
             kind = "V" if varying and node.dtype in LANES else element
             first = f"broadcast<V>({start})" if kind == "V" else start
             self.line(f"{kind} {node.name} = {first};")
             return
         if self.vectors:
-            each = ", ".join([f"broadcast<vf>({start})"] * _ACCUMULATORS)
-            self.line(f"vf {node.name}_total[{_ACCUMULATORS}] = {{{each}}};")
+            count = accumulators(lane)
+            each = ", ".join([f"broadcast<vf>({start})"] * count)
+            self.line(f"vf {node.name}_total[{count}] = {{{each}}};")
         self.line(f"{element} {node.name}_total_rest = {start};")
 
     def accumulate(self, members: Sequence[int]) -> None:
+        """Add what the lanes hold to the accumulators."""
         for m in members:
             node = self.nest.nodes[m]
             assert isinstance(node.operation, Reduction)
@@ -305,8 +304,16 @@ class _Printer(Definitions):
             text = f"{name}_rest"
             self.line(f"const {element} {node.name} = {rounded_text(text, node.dtype) if is_rounded(node) else text};")
             return
-        pairs = [combined(function, f"{name}[{i}]", f"{name}[{i + 1}]", node.dtype) for i in (0, 2)]
-        joined = combined(function, pairs[0], pairs[1], node.dtype)
-        across = f"across_lanes<{COMBINERS[function]}>({joined})"
+        across = f"across_lanes<{COMBINERS[function]}>({self.joined(member)})"
         text = combined(function, across, f"{name}_rest", node.dtype)
         self.line(f"const {element} {node.name} = {rounded_text(text, node.dtype) if is_rounded(node) else text};")
+
+    def joined(self, member: int) -> str:
+        """Return the accumulators as one vector."""
+        node = self.nest.nodes[member]
+        assert isinstance(node.operation, Reduction)
+        parts = [f"{node.name}_total[{i}]" for i in range(accumulators(node.operation.variables[-1]))]
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [combined(node.operation.function, left, right, node.dtype) for left, right in pairs]
+        return parts[0]

@@ -16,6 +16,10 @@ _LANES = 16
 _BLOCK = 4096
 """Elements of one unit of a long loop: four pages of float32."""
 _COLUMN_BLOCK = 64
+_SHORT_ROW, _LONG_ROW = 64, 512
+"""Longer rows gain nothing from being run in batches; from the shorter length on, only what is in a cache gains."""
+_CACHED = 1 << 20
+"""Elements of one operand that are likely to be in a cache with the others."""
 _TILE = 16
 """A transposed operand is read in squares of this size: a cache line of float32."""
 
@@ -31,6 +35,8 @@ class Schedule:
         lanes: the variable whose neighbouring values share a vector in the loops over results; None for none.
         inner: the variables that the loops over results run over, inside the unit, outermost first.
         columns: whether `lanes` is a variable of the rows: then whole reductions run in each lane.
+        batched: whether the blocked variable is one of the rows, of which a unit runs as many at once as there are
+            lanes.
     """
 
     kind: str
@@ -39,6 +45,7 @@ class Schedule:
     lanes: Var | None
     inner: tuple[Var, ...]
     columns: bool
+    batched: bool = False
 
     @property
     def units(self) -> int:
@@ -55,7 +62,9 @@ def schedules(nest: Nest) -> list[Schedule]:
     inner = tuple(var for var in nest.variables if var not in rows)
     across, along = _column_lane(nest, rows), _row_lane(nest)
     found = []
-    if along:
+    if along and (batched := _batched(nest, rows, inner)) is not None:
+        found.append(batched)
+    elif along:
         found.append(Schedule("row", rows, None, inner[-1] if inner else None, inner, columns=False))
     if across is not None:
         outer = tuple(var for var in rows if var != across)
@@ -63,6 +72,20 @@ def schedules(nest: Nest) -> list[Schedule]:
     if not found:
         found.append(Schedule("row", rows, None, inner[-1] if inner else None, inner, columns=False))
     return found
+
+
+def _batched(nest: Nest, rows: tuple[Var, ...], inner: tuple[Var, ...]) -> Schedule | None:
+    """Short rows together, where there are enough of them."""
+    if not rows or rows[-1].extent < _LANES or not is_vectorisable(nest):
+        return None
+    for node in nest.reductions:
+        assert isinstance(node.operation, Reduction)
+        elements = math.prod(var.extent for var in node.operation.variables)
+        points = elements * math.prod(var.extent for var in rows)
+        if rows[-1] not in node.free or elements > (_LONG_ROW if points <= _CACHED else _SHORT_ROW):
+            return None
+    lane = inner[-1] if inner else None
+    return Schedule("rows", rows[:-1], (rows[-1], _LANES), lane, inner, columns=False, batched=True)
 
 
 def reduced_rows(nest: Nest) -> tuple[Var, ...]:

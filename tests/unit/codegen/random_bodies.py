@@ -25,7 +25,7 @@ from korch_cli.core.types import DType, TensorType
 
 UNARY = ("neg", "abs", "tanh", "sigmoid", "floor")
 BINARY = ("add", "sub", "mul", "max", "min")
-SHAPES = ((3, 4, 20), (2, 6, 9), (4, 33), (1, 5, 16), (50,), (2, 3, 4, 8))
+SHAPES = ((3, 4, 20), (2, 6, 9), (4, 33), (1, 5, 16), (50,), (2, 3, 4, 8), (18, 35), (2, 16, 16))
 
 
 @st.composite

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from korch_cli.codegen import generate
 from korch_cli.core.graph import PrimitiveGraph
-from korch_cli.core.kernel import Kernel
+from korch_cli.core.kernel import Kernel, KernelBody
 from tests.unit.codegen.body_graphs import graph, layout, softmax
 
 Check = Callable[[Sequence[PrimitiveGraph]], list[Kernel]]
@@ -113,6 +114,47 @@ def test_what_several_reductions_need_is_computed_once(check_kernels: Check) -> 
     )
     row = next(kernel for kernel in check_kernels([body]) if kernel.schedule == "row")
     assert row.source.count("erf_(") == 1
+
+
+@pytest.mark.parametrize("columns", [16, 33, 64, 129, 512])
+@pytest.mark.parametrize("rows", ["16", "37", "3,21"])
+def test_short_rows_run_in_batches(check_kernels: Check, rows: str, columns: int) -> None:
+    """With what only rows have, results for rows, a condition for each row and all that is left over."""
+    one = f"{rows},1"
+    shape = f"{rows},{columns}"
+    axis = rows.count(",") + 1
+    body = graph(
+        f'%0 "x" f32[{shape}] = input',
+        f'%1 "w" f32[{one}] = input',
+        f'%2 "c" bool[{one}] = input',
+        '%3 "e" f32[] = literal 1e-05',
+        f'%4 "p" f32[{shape}] = elementwise mul (%0, %1) @0',
+        f'%5 "m" f32[{one}] = reduce mean axes=[{axis}] (%4) @0',
+        f'%6 "d" f32[{shape}] = elementwise sub (%4, %5) @0',
+        f'%7 "q" f32[{shape}] = elementwise mul (%6, %6) @0',
+        f'%8 "v" f32[{one}] = reduce mean axes=[{axis}] (%7) @0',
+        f'%9 "a" f32[{one}] = elementwise add (%8, %3) @0',
+        f'%10 "s" f32[{one}] = elementwise sqrt (%9) @0',
+        f'%11 "n" f32[{shape}] = elementwise div (%6, %10) @0',
+        f'%12 "y" f32[{shape}] = elementwise where (%2, %11, %0) @0',
+        f'%13 "t" f32[{shape}] = elementwise tanh (%12) @0',
+        f'%14 "b" f32[{one}] = reduce max axes=[{axis}] (%13) @0',
+        f'%15 "z" f32[{shape}] = elementwise div (%13, %14) @0',
+        "outputs (%15, %10, %14)",
+    )
+    (batched,) = [kernel for kernel in check_kernels([body]) if kernel.schedule == "rows"]
+    assert batched.source.count("tanh_(") == 1
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_so_do_short_rows_of_sixteen_bits(check_kernels: Check, dtype: str) -> None:
+    assert {k.schedule for k in check_kernels([softmax(dtype, "37,70", "1", "37,1")])} == {"rows"}
+
+
+def test_rows_that_no_cache_holds_run_one_by_one() -> None:
+    bodies = [softmax("f32", f"{rows},{columns}", "1", f"{rows},1") for rows, columns in ((8192, 64), (8192, 256))]
+    kinds = [[k.schedule for k in generate(KernelBody("digest", b, (0,), b.outputs))][0] for b in bodies]
+    assert kinds == ["rows", "row"]
 
 
 def test_mish_needs_one_exponential(check_kernels: Check) -> None:

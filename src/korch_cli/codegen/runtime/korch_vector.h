@@ -331,25 +331,46 @@ KORCH_INLINE V mul_add(V a, V b, V c) {
   return a * b + c;
 }
 
+// The first operand if it is larger (smaller), else the second: also where one is NaN, or both are zero.
+template <class V>
+KORCH_INLINE V larger_or_second(V a, V b) {
+  return select(a > b, a, b);
+}
+template <class V>
+KORCH_INLINE V smaller_or_second(V a, V b) {
+  return select(a < b, a, b);
+}
+#if defined(__AVX512F__) && !defined(__clang__)
+// Just what one instruction does. GCC finds it by itself where masks are vectors, and clang always.
+template <>
+inline __attribute__((always_inline)) vf larger_or_second(vf a, vf b) {
+  return (vf)__builtin_ia32_maxps512_mask(a, b, a, -1, 4);  // 4: no other rounding than the usual one
+}
+template <>
+inline __attribute__((always_inline)) vf smaller_or_second(vf a, vf b) {
+  return (vf)__builtin_ia32_minps512_mask(a, b, a, -1, 4);
+}
+#endif
+
 // The larger and the smaller operand; NaN if either one is. Which of +0 and -0 counts as larger is not specified.
 // Cheapest with a constant as the first operand.
 template <class V>
 KORCH_INLINE V vmax(V a, V b) {
-  return select(a != a, a, select(a > b, a, b));
+  return select(a != a, a, larger_or_second(a, b));
 }
 template <class V>
 KORCH_INLINE V vmin(V a, V b) {
-  return select(a != a, a, select(a < b, a, b));
+  return select(a != a, a, smaller_or_second(a, b));
 }
 
 // max(x, bound) and min(x, bound) for a bound that is not NaN; NaN stays NaN.
 template <class V>
 KORCH_INLINE V at_least(V x, float bound) {
-  return select(broadcast<V>(bound) > x, broadcast<V>(bound), x);
+  return larger_or_second(broadcast<V>(bound), x);
 }
 template <class V>
 KORCH_INLINE V at_most(V x, float bound) {
-  return select(broadcast<V>(bound) < x, broadcast<V>(bound), x);
+  return smaller_or_second(broadcast<V>(bound), x);
 }
 
 // The square root, correctly rounded.
@@ -400,10 +421,11 @@ struct Divisor {
   float by, reciprocal;
   bool is_plain;
 };
-KORCH_INLINE Divisor divisor(float by) {
-  float a = abs_(by);
-  return {by, 1.0f / by, a >= 1.17549435e-38f && a <= 8.50705917e37f};
+KORCH_INLINE Divisor divisor(float by, float reciprocal) {
+  // From the least normal number to 2^126.
+  return {by, reciprocal, (bits(by) & ~kSignBit) - 0x00800000u <= 0x7e800000u - 0x00800000u};
 }
+KORCH_INLINE Divisor divisor(float by) { return divisor(by, 1.0f / by); }
 // x / d.by: a product with the reciprocal and one step of correction. Error: at most 1.5 ulp.
 template <class V>
 KORCH_INLINE V divided(V x, Divisor d) {
@@ -412,6 +434,11 @@ KORCH_INLINE V divided(V x, Divisor d) {
   V rest = x - q * d.by;
   // For infinite quotients there is no rest.
   return select(abs_(rest) < kInfinity, q + rest * d.reciprocal, q);
+}
+// The same as a product with the reciprocal alone, whose rounding is added to that of the product. Error: at most 1.5 ulp.
+template <class V>
+KORCH_INLINE V divided_once(V x, Divisor d) {
+  return d.is_plain ? x * d.reciprocal : x / d.by;
 }
 
 // ---- exponential functions -----------------------------------------------------------------------------------------
@@ -441,6 +468,22 @@ KORCH_INLINE Reduced<V> reduce_exp(V x) {
   return {n, as_signed(bits(t) - 0x4b400000u), r};
 }
 
+// p 2^n for 1/2 < p < 2 and the n of a reduction, rounded once, whether it overflows or is denormal. Keeps NaN.
+template <class V>
+KORCH_INLINE V scaled(V p, Reduced<V> a) {
+  // Two factors, each of them in range.
+  auto half = a.exponent >> 1;
+  auto rest = a.exponent - half;
+  V part = p * from_bits((as_unsigned(half) + 127u) << 23);
+  return part * from_bits((as_unsigned(rest) + 127u) << 23);
+}
+#if defined(__AVX512F__)
+template <>
+inline __attribute__((always_inline)) vf scaled(vf p, Reduced<vf> a) {
+  return (vf)__builtin_ia32_scalefps512_mask(p, a.n, p, -1, 4);  // one instruction
+}
+#endif
+
 // exp(x) for -105 < x < 90.
 template <class V>
 KORCH_INLINE V exp_bounded(V x) {
@@ -451,12 +494,7 @@ KORCH_INLINE V exp_bounded(V x) {
   q = q * r + 4.16682735e-2f;
   q = q * r + 1.66665211e-1f;
   q = q * r + 4.99999940e-1f;
-  V p = (q * (r * r) + r) + 1.0f;
-  // 2^n as two factors, so that results beyond 2^127 and denormal results come out right. Products keep NaN.
-  auto half = a.exponent >> 1;
-  auto rest = a.exponent - half;
-  V scaled = p * from_bits((as_unsigned(half) + 127u) << 23);
-  return scaled * from_bits((as_unsigned(rest) + 127u) << 23);
+  return scaled((q * (r * r) + r) + 1.0f, a);
 }
 
 // e^x. Error: at most 1.25 ulp.
@@ -465,12 +503,11 @@ KORCH_INLINE V exp_(V x) {
   return exp_bounded(at_most(at_least(x, -104.5f), 89.0f));
 }
 
-// 1 / (1 + e^-x). Error: at most 2.5 ulp.
+// 1 / (1 + e^-x) as e^x / (1 + e^x), which is 1 long before e^x overflows. Error: at most 2.5 ulp.
 template <class V>
 KORCH_INLINE V sigmoid_(V x) {
-  V e = exp_bounded(at_least(neg(abs_(x)), -104.5f));
-  V numerator = select(x < 0.0f, e, broadcast<V>(1.0f));
-  return numerator / (1.0f + e);
+  V e = exp_bounded(at_most(at_least(x, -104.5f), 60.0f));
+  return e / (1.0f + e);
 }
 
 // The hyperbolic tangent. Error: at most 2.5 ulp.
@@ -1077,6 +1114,26 @@ KORCH_INLINE float across_lanes(vf v) {
   } else {
     return across_lanes<Op, Width / 2>(Op::of(v, rotated<Width>(v, Lanes{})));
   }
+}
+
+// The same for as many vectors as there are lanes: lane i of the result is vector i's. `square` is overwritten. Pairs of
+// vectors become one that holds half of the work of both, and so on.
+template <class Op, int Step = 1>
+KORCH_INLINE vf across_rows(vf (&square)[kLanes]) {
+  if constexpr (Step < kLanes) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; i += 2 * Step) {
+      exchange<Step>(square[i], square[i + Step], Lanes{});
+      square[i] = Op::of(square[i], square[i + Step]);
+    }
+    return across_rows<Op, 2 * Step>(square);
+  } else {
+    return square[0];
+  }
+}
+template <class Op>
+KORCH_INLINE float across_rows(vf (&row)[1]) {
+  return across_lanes<Op>(row[0]);
 }
 
 // ---- integers ------------------------------------------------------------------------------------------------------
