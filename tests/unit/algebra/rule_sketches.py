@@ -353,3 +353,13 @@ def affine_behind(s: Sketch) -> str:
     batch, channels, height, width = (s.extent(1, 4) for _ in range(4))
     y = s.add("Conv", s.input(batch, 3, height, width), s.weights(channels, 3, 1, 1))
     return s.either("Add", s.either("Mul", y, s.weights(channels, 1, 1)), s.weights(1))
+
+
+@sketch("sum_in_front_of_normalization")
+def residual_normalization(s: Sketch) -> str:
+    shape = [s.extent() for _ in range(s.extent(1, 2))]
+    width = s.extent(2, 9)
+    x = s.either("Add", s.input(*shape, width), s.add("Tanh", s.input(*shape, width)))
+    bias = [s.weights(width)] if s.rng.integers(2) else []
+    y = s.add("LayerNormalization", x, s.weights(width), *bias, axis=-1, epsilon=1e-3)
+    return s.either("Mul", x, y) if s.rng.integers(2) else str(y)

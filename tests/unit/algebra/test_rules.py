@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import window_sketches
 from onnx.reference import ReferenceEvaluator
 from rule_sketches import SKETCHES, Draw, Sketch
 
@@ -19,6 +20,7 @@ from korch_cli.core.model import Bindings
 from korch_cli.core.types import Array
 from korch_cli.load import load
 
+assert window_sketches
 RULES = {rule.apply.__name__: rule for rule in entered()}
 SEEDS = range(8)
 CASES = [
