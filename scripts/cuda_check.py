@@ -20,9 +20,11 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,7 @@ from korch_cli.verify import CPU_PROVIDER, CUDA_PROVIDER, bind_inputs, draw_inpu
 from scripts.acceptance import DASH, MODELS, korch
 from scripts.prepare_gpu_check import most_elements, planned_kernels
 from tests.cuda_on_cpu.agreement import Reference, compare_with, reference_of
+from tests.cuda_on_cpu.execution import HERE as ON_CPU
 from tests.cuda_on_cpu.execution import FaultError, Sanitizer, build
 
 _ORDERS = {Sanitizer.ADDRESS: ("forward", "random:1"), Sanitizer.THREAD: ("random:1",)}
@@ -58,7 +61,7 @@ class Finding:
     Attributes:
         elements: that were compared.
         worst: the largest error, as a share of what is allowed.
-        failure: what is wrong; empty if nothing is.
+        failure: what is wrong, to the last line; empty if nothing is.
     """
 
     elements: int = 0
@@ -153,7 +156,7 @@ def check(source: Path, shapes: Mapping[str, str], folder: Path, nvrtc: CudaComp
     left = {kernel.name for _, kernel in planned} - {kernel.name for _, kernel in small}
     found = _executed(small, folder, limits)
     failures = tuple(
-        f"{name}, {sanitizer.lower()} sanitizer: {finding.failure}"
+        f"{name}, {sanitizer.lower()} sanitizer: {_said(finding)}"
         for sanitizer, findings in found.items()
         for name, finding in findings.items()
         if finding.failure
@@ -221,40 +224,36 @@ def _executed(planned: Planned, folder: Path, limits: Limits) -> dict[str, dict[
     """Run kernels on the CPU; what an earlier run found right is not run again."""
     known = _Known(folder / "right.json")
     found: dict[str, dict[str, Finding]] = {sanitizer.name: {} for sanitizer in limits.sanitizers}
-    for sanitizer in limits.sanitizers:
-        todo = []
+    with tempfile.TemporaryDirectory() as builds:
         for graph, kernel in planned:
-            finding = known.of(kernel, sanitizer)
-            if finding is None:
-                todo.append((graph, kernel))
-            else:
-                found[sanitizer.name][kernel.name] = finding
-        for graph, kernel in todo:
-            if limits.late():
-                break
-            found[sanitizer.name][kernel.name] = finding = _finding(graph, kernel, folder, sanitizer)
-            print(f"  {kernel.name}, {_TITLES[sanitizer]}: {finding.failure or 'right'}", file=sys.stderr, flush=True)
-            known.keep(kernel, sanitizer, finding)
+            reference = cache(partial(reference_of, graph))
+            for sanitizer in limits.sanitizers:
+                finding = known.of(kernel, sanitizer)
+                if finding is None and not limits.late():
+                    finding = _finding(reference(), kernel, Path(builds), sanitizer)
+                    known.keep(kernel, sanitizer, finding)
+                    print(f"  {kernel.name}, {_TITLES[sanitizer]}: {_said(finding)}", file=sys.stderr, flush=True)
+                if finding is not None:
+                    found[sanitizer.name][kernel.name] = finding
     return found
 
 
-def _finding(graph: PrimitiveGraph, kernel: CudaKernel, folder: Path, sanitizer: Sanitizer) -> Finding:
-    reference: Reference = reference_of(graph)
+def _finding(reference: Reference, kernel: CudaKernel, builds: Path, sanitizer: Sanitizer) -> Finding:
     finding = Finding()
     try:
-        library = build([kernel], folder / "on_cpu", sanitizer)
+        library = build([kernel], builds, sanitizer)
         for order in _ORDERS[sanitizer]:
             agreement = compare_with(reference, kernel, library, order)
             finding = Finding(agreement.elements, max(finding.worst, agreement.worst))
     except (AssertionError, FaultError, RuntimeError, subprocess.TimeoutExpired) as error:
-        # An assertion's message ends with the text of the kernel.
-        (folder / f"{kernel.name}.{sanitizer.name.lower()}.txt").write_text(str(error), encoding="utf-8")
-        return replace(finding, failure=_first_line(str(error)) or type(error).__name__)
+        return replace(finding, failure=str(error))
     return finding
 
 
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip(" =")), "")
+def _said(finding: Finding) -> str:
+    """Return a finding in one line: sanitizers draw lines, and the text of the kernel may follow."""
+    lines = (line.strip() for line in finding.failure.splitlines() if line.strip(" ="))
+    return next(lines, "it failed") if finding.failure else "right"
 
 
 class _Known:
@@ -275,8 +274,15 @@ class _Known:
 
 
 def _key(kernel: CudaKernel, sanitizer: Sanitizer) -> str:
-    ran = [kernel.source, *cuda_headers().values(), repr(kernel.launches), *_ORDERS[sanitizer]]
+    ran = [kernel.source, repr(kernel.launches), *_ORDERS[sanitizer], *_surroundings()]
     return f"{sanitizer.name} {hashlib.sha256(json.dumps(ran).encode()).hexdigest()}"
+
+
+@cache
+def _surroundings() -> tuple[str, ...]:
+    """Return what every kernel is run with."""
+    machine = sorted(path for path in ON_CPU.iterdir() if path.suffix in (".h", ".cpp", ".py"))
+    return (*cuda_headers().values(), *(path.read_text(encoding="utf-8") for path in machine))
 
 
 def write(rows: Sequence[Row], limits: Limits, folder: Path) -> None:
@@ -346,7 +352,10 @@ def _parser() -> argparse.ArgumentParser:
         "--sanitizers", default="address,thread", help="that kernels run under, by commas (default %(default)s)"
     )
     parser.add_argument(
-        "--most-elements", type=int, default=1 << 23, help="of a kernel's largest value, to be run (default %(default)s)"
+        "--most-elements",
+        type=int,
+        default=1 << 23,
+        help="of a kernel's largest value, to be run (default %(default)s)",
     )
     parser.add_argument("--minutes", type=float, default=1e6, help="after which no kernel is begun to run any more")
     return parser
