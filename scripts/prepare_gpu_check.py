@@ -27,7 +27,6 @@ from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import KernelBody
 from korch_cli.core.launch import CudaKernel
 from korch_cli.core.model import Bindings
-from korch_cli.core.primitive import Constant
 from korch_cli.core.progress import Silent
 from korch_cli.core.text import parse_graph, print_graph
 from korch_cli.emit import read_plan
@@ -155,7 +154,14 @@ def _workloads() -> Iterator[Found]:
 
 
 def kernels_of_model(source: Path, output: Path) -> Iterator[Found]:
-    """Yield the kernels of a plan that was made for CUDA."""
+    """Yield the kernels of a plan that was made for CUDA, without very large ones."""
+    for graph, kernel in planned_kernels(source, output):
+        if most_elements(graph) <= _MOST_ELEMENTS:
+            yield source.stem, kernel.schedule, graph, kernel
+
+
+def planned_kernels(source: Path, output: Path) -> Iterator[tuple[PrimitiveGraph, CudaKernel]]:
+    """Yield every kernel of a plan that was made for CUDA, with its body. Raises KorchError: it is another model's."""
     path = output.with_suffix(".plan.json")
     document = read_plan(path)
     with tempfile.TemporaryDirectory() as scratch:
@@ -173,18 +179,13 @@ def kernels_of_model(source: Path, output: Path) -> Iterator[Found]:
             store.close()
     for digest, candidate in search.laboratory.representatives.items():
         kernel, _ = search.laboratory.best(digest)
-        graph = ways.cut(candidate).graph
-        if isinstance(kernel, CudaKernel) and _is_small(graph) and not _has_data(graph):
-            yield source.stem, kernel.schedule, graph, kernel
+        if isinstance(kernel, CudaKernel):
+            yield ways.cut(candidate).graph, kernel
 
 
-def _is_small(graph: PrimitiveGraph) -> bool:
-    return max(value.type.elements for value in graph.values) <= _MOST_ELEMENTS
-
-
-def _has_data(graph: PrimitiveGraph) -> bool:
-    """Whether there are constants that the text form leaves out."""
-    return any(isinstance(value.op, Constant) and value.op.literal is None for value in graph.values)
+def most_elements(graph: PrimitiveGraph) -> int:
+    """Return the number of elements of the largest value of a body."""
+    return max(value.type.elements for value in graph.values)
 
 
 def copy_model(source: Path, output: Path, folder: Path) -> dict[str, Any]:

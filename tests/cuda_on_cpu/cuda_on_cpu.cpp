@@ -23,7 +23,6 @@
 #if CUDA_ON_CPU_THREAD
 extern "C" {
 void* __tsan_create_fiber(unsigned);
-void __tsan_destroy_fiber(void*);
 void __tsan_switch_to_fiber(void*, unsigned);
 void* __tsan_get_current_fiber();
 void __tsan_acquire(void*);
@@ -161,7 +160,7 @@ struct Block {
   Warp warp[kMostThreads / kWarp];
   std::vector<int> ready;
   std::vector<char*> stacks;
-  char ordered[2], ended;  // what the sanitizer orders threads by
+  char ordered[2], started, ended;  // what the sanitizer orders threads by
   int parity = 0;          // of the number of barriers
   int line = 0;            // of the barrier that threads wait at
 };
@@ -255,11 +254,15 @@ void start_threads() {
   block.done = block.waiting = block.parity = 0;
   block.ready.clear();
   for (Warp& w : block.warp) w.arrived = 0, w.priority = random_number();
+#if CUDA_ON_CPU_THREAD
+  __tsan_release(&block.started);
+#endif
   for (int i = block.threads; i-- > 0;) {
     Thread& t = block.thread[i];
     t.parity = 0;
 #if CUDA_ON_CPU_THREAD
-    t.context.sanitizer_fiber = __tsan_create_fiber(0);
+    // Made once, as that takes long: a fiber stands for the same thread of every block.
+    if (!t.context.sanitizer_fiber) t.context.sanitizer_fiber = __tsan_create_fiber(0);
 #endif
     make_ready(i);
   }
@@ -270,7 +273,6 @@ void end_threads() {
   __tsan_acquire(&block.ended);
   for (int i = 0; i < block.threads; ++i) {
     Thread& t = block.thread[i];
-    __tsan_destroy_fiber(t.context.sanitizer_fiber);
     block.stacks.push_back(t.context.stack);
     t.context.stack = nullptr;
   }
@@ -312,6 +314,9 @@ extern "C" void cuda_on_cpu_fiber() {
   const void* bottom = nullptr;
   __sanitizer_finish_switch_fiber(nullptr, &bottom, &scheduler.size);
   scheduler.stack = static_cast<char*>(const_cast<void*>(bottom));
+#endif
+#if CUDA_ON_CPU_THREAD
+  __tsan_acquire(&block.started);  // after all of the block before
 #endif
   block.what->run(block.what->argument);
 #if CUDA_ON_CPU_THREAD
