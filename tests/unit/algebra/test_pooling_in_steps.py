@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -19,7 +20,7 @@ from korch_cli.load import load
 RULES = [rule for rule in entered() if rule.apply.__name__ == "pool_in_steps"]
 
 
-def pool(before: list[int], after: list[int], result: str, **more: object) -> onnx.NodeProto:
+def pool(before: list[int], after: list[int], result: str, **more: Any) -> onnx.NodeProto:
     extents = [a + b + 1 for a, b in zip(before, after, strict=True)]
     return helper.make_node("MaxPool", ["x"], [result], kernel_shape=extents, pads=[*before, *after], **more)
 
