@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from korch_cli.algebra.matching import as_view, attribute, indices, scaled
+from korch_cli.algebra.matching import as_view, attribute, indices, mask, scaled
 from korch_cli.algebra.rule import Kind, rule
 from korch_cli.algebra.surgery import CONTRIB, Surgery
 from korch_cli.core.types import Array, DType, TensorType
@@ -42,8 +42,8 @@ class _Attention:
 @rule(
     "softmax(s Q Kᵀ + M) V, heads apart = attention",
     Kind.REASSOCIATES,
-    declines="Attention guarded against rows without any finite score (IsNaN, Where) stays written out: "
-    "MultiHeadAttention has no such guard.",
+    declines="Attention that is guarded against rows without any finite score (IsNaN, Where) stays written out unless "
+    "its mask is constant and has no such row: MultiHeadAttention has no such guard.",
     contrib=True,
 )
 def raise_attention(surgery: Surgery) -> int:
@@ -78,6 +78,7 @@ def _found(surgery: Surgery, softmax: onnx.NodeProto) -> _Attention | None:
             name, factor = step[0], factor * step[1]
         elif node is not None and node.op_type == "Add" and bias is None and factor == 1 and _is_lone(surgery, name):
             name, bias = _addends(surgery, node)
+            bias = None if _is_zero(surgery, bias) else bias
     product = surgery.made_by(name, "MatMul")
     if product is None or not _is_lone(surgery, name):
         return None
@@ -94,6 +95,12 @@ def _addends(surgery: Surgery, node: onnx.NodeProto) -> tuple[str, str]:
     made = surgery.made_by(left, "MatMul", "Mul", "Div")
     swapped = made is None or surgery.is_constant(left) or not surgery.alike(left, node.output[0])
     return (right, left) if swapped else (left, right)
+
+
+def _is_zero(surgery: Surgery, name: str) -> bool:
+    """Whether a mask leaves everything as it is."""
+    array = mask(surgery, name)
+    return array is not None and not array.any()
 
 
 def _with_operands(
@@ -162,17 +169,19 @@ def _seen_as(surgery: Surgery, chain: list[onnx.NodeProto], shape: tuple[int, ..
 
 
 def _joined(surgery: Surgery, name: str) -> str | None:
-    """Return the tensor [batch, sequence, heads * width] that only views make of a tensor with the heads apart."""
+    """Return the tensor [batch, sequence, heads * width] that only views make of a tensor with the heads apart.
+
+    Batch and sequence may be one axis of it.
+    """
     shape = surgery.shape(name)
     if shape is None:
         return None
     batch, heads, length, width = shape
-    packed = (batch, length, heads * width)
     array: Array | None = indices(shape)
-    expected = indices(shape).transpose(0, 2, 1, 3).reshape(packed)
+    expected = indices(shape).transpose(0, 2, 1, 3).reshape(batch * length, heads * width)
     for _ in range(_MOST_STEPS):
-        if surgery.shape(name) == packed and array is not None and np.array_equal(array, expected):
-            return name
+        if array is not None and array.shape in ((batch, length, heads * width), expected.shape):
+            return name if np.array_equal(array.reshape(expected.shape), expected) else None
         place = surgery.only_reader(name)
         if place is None or array is None:
             return None
@@ -187,14 +196,15 @@ def _written(surgery: Surgery, found: _Attention) -> Iterator[onnx.NodeProto]:
         name, expansion = _expanded(surgery, found)
         yield from expansion
         inputs += ["", "", name]
+    typed, value = surgery.types[found.result], surgery.types[found.value]
+    packed = TensorType(typed.dtype, (*surgery.types[found.query].shape[:2], value.shape[2]))
+    name = found.result if typed == packed else surgery.fresh(f"{found.result}/packed", packed)
     yield onnx.helper.make_node(
-        "MultiHeadAttention",
-        inputs,
-        [found.result],
-        domain=CONTRIB,
-        num_heads=found.heads,
-        scale=found.scale,
+        "MultiHeadAttention", inputs, [name], domain=CONTRIB, num_heads=found.heads, scale=found.scale
     )
+    if name != found.result:
+        shape = surgery.add_constant(f"{found.result}/shape", np.array(typed.shape, np.int64))
+        yield onnx.helper.make_node("Reshape", [name, shape], [found.result])
 
 
 def _expanded(surgery: Surgery, found: _Attention) -> tuple[str, list[onnx.NodeProto]]:

@@ -34,6 +34,20 @@ def number(surgery: Surgery, name: str) -> float | None:
     return None if array is None else float(array.reshape(()))
 
 
+def mask(surgery: Surgery, name: str) -> Array | None:
+    """Return the elements of a constant, or of what Where makes of constants, None for any other tensor.
+
+    Loading leaves a Where of constants in place if its result is larger than they are.
+    """
+    node = surgery.made_by(name, "Where")
+    if node is None:
+        return surgery.constant(name)
+    operands = [surgery.constant(operand) for operand in node.input]
+    if any(operand is None for operand in operands):
+        return None
+    return np.where(*(operand for operand in operands if operand is not None))
+
+
 def scaled(surgery: Surgery, node: onnx.NodeProto) -> tuple[str, float] | None:
     """Return operand and factor of a node that multiplies by a number or divides by one, if it adds no axes."""
     if node.domain or node.op_type not in ("Mul", "Div") or len(node.input) != 2:

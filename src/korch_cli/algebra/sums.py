@@ -15,8 +15,8 @@ _RANKS = (2, 3)
 @rule(
     "normalize(x + y) = normalize(sum(x, y))",
     Kind.EXACT,
-    declines="Sums of two tensors of different shapes, of an element type other than float32, or with other than two "
-    "or three axes stay as they are: ONNX Runtime does not fuse them.",
+    declines="Sums that something else reads too, of two tensors of different shapes, of an element type other than "
+    "float32, or with other than two or three axes stay as they are: ONNX Runtime does not fuse them.",
 )
 def sum_in_front_of_normalization(surgery: Surgery) -> int:
     """Write Sum for an Add in front of a LayerNormalization.
@@ -35,11 +35,10 @@ def sum_in_front_of_normalization(surgery: Surgery) -> int:
 def _is_normalized(surgery: Surgery, node: onnx.NodeProto) -> bool:
     result = node.output[0]
     typed = surgery.types.get(result)
-    if typed is None or typed.dtype is not DType.F32 or typed.rank not in _RANKS or result in surgery.reserved:
+    if typed is None or typed.dtype is not DType.F32 or typed.rank not in _RANKS:
         return False
-    if any(not surgery.alike(name, result) for name in node.input):
+    place = surgery.only_reader(result)
+    if place is None or any(not surgery.alike(name, result) for name in node.input):
         return False
-    readers = [surgery.node(place) for place in surgery.readers(result)]
-    return any(
-        reader.op_type == "LayerNormalization" and not reader.domain and reader.input[0] == result for reader in readers
-    )
+    reader = surgery.node(place)
+    return reader.op_type == "LayerNormalization" and not reader.domain and reader.input[0] == result

@@ -192,7 +192,8 @@ def attention(s: Sketch) -> str:
         scores = s.either("Add", scores, s.constant(mask))
     mixed = s.add("MatMul", s.add("Softmax", scores, axis=-1), v)
     joined = s.add("Transpose", mixed, perm=[0, 2, 1, 3])
-    return str(s.add("Reshape", joined, s.integers(batch, queries, heads * depth)))
+    rows = [batch * queries] if s.rng.integers(2) else [batch, queries]
+    return str(s.add("Reshape", joined, s.integers(*rows, heads * depth)))
 
 
 def _enlarged(s: Sketch, x: str, shape: tuple[int, int, int, int]) -> str:
@@ -361,5 +362,20 @@ def residual_normalization(s: Sketch) -> str:
     width = s.extent(2, 9)
     x = s.either("Add", s.input(*shape, width), s.add("Tanh", s.input(*shape, width)))
     bias = [s.weights(width)] if s.rng.integers(2) else []
-    y = s.add("LayerNormalization", x, s.weights(width), *bias, axis=-1, epsilon=1e-3)
-    return s.either("Mul", x, y) if s.rng.integers(2) else str(y)
+    return str(s.add("LayerNormalization", x, s.weights(width), *bias, axis=-1, epsilon=1e-3))
+
+
+@sketch("drop_softmax_guards")
+def guarded_softmax(s: Sketch) -> str:
+    batch, queries, keys, width = s.extent(1, 3), s.extent(1, 5), s.extent(1, 5), s.extent(1, 4)
+    x = s.add("MatMul", s.input(batch, queries, width), s.input(batch, width, keys))
+    x = s.either("Mul", x, s.constant(0.7)) if s.rng.integers(2) else x
+    if s.rng.integers(2):
+        seen = s.rng.choice([False, True], (queries, keys))
+        seen[np.arange(queries), s.rng.integers(0, keys, queries)] = True
+        barred = [s.constant(0), s.constant(-np.inf)]
+        mask = s.add("Where", s.constant(seen, np.bool_), *barred) if s.rng.integers(2) else None
+        x = s.either("Add", x, mask or s.constant(np.where(seen, 0, -np.inf)))
+    y = s.add("Softmax", x, axis=-1)
+    guarded = s.add("Where", s.add("IsNaN", y), s.constant(0), y)
+    return str(s.add("MatMul", guarded, s.input(batch, keys, width)))

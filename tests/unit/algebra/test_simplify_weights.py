@@ -191,7 +191,7 @@ def test_weights_that_others_read_are_copied(tmp_path: Path) -> None:
         helper.make_node("Mul", ["a", "c"], ["y"]),
         helper.make_node("Conv", ["x", "w"], ["z"]),
     ]
-    proto = build(nodes, {"x": (1, 4, 5, 5)}, ["y", "z"], {"w": drawn(3, 4, 2, 2), "c": drawn(1)})
+    proto = build(nodes, {"x": (1, 4, 5, 5)}, ["y", "z"], {"w": drawn(16, 4, 2, 2), "c": drawn(1)})
     assert checked(proto, tmp_path) == ["Conv", "Conv"]
 
 

@@ -56,3 +56,29 @@ def pyramid_of_pooling(s: Sketch) -> str:
         parts.append(s.add("MaxPool", x, kernel_shape=extents, pads=[pad] * 4, strides=[1, 1]))
         pad += s.extent(1, 3)
     return str(s.add("Concat", *parts, axis=1))
+
+
+@sketch("convolve_parts")
+def convolved_concatenation(s: Sketch) -> str:
+    batch, height, width, outputs = s.extent(1, 2), s.extent(), s.extent(), s.extent()
+    channels = [16 * s.extent(1, 2), 16 * s.extent(1, 2)]
+    x = s.input(batch, 3, height, width)
+    parts = [s.add("Sigmoid", s.add("Conv", x, s.weights(count, 3, 1, 1))) for count in channels]
+    bias = [s.weights(outputs)] if s.rng.integers(2) else []
+    joined = s.add("Concat", *parts, axis=[1, -3][s.rng.integers(2)])
+    y = s.add("Conv", joined, s.weights(outputs, sum(channels), 1, 1), *bias, kernel_shape=[1, 1])
+    return s.either("Mul", y, s.add("Sigmoid", y))
+
+
+@sketch("join_convolutions")
+def heads(s: Sketch) -> str:
+    s.opset = int(s.rng.choice([11, 13, 17, 18]))
+    batch, channels, height, width = s.extent(1, 2), s.extent(), s.extent(3, 6), s.extent(3, 6)
+    x = s.add("Relu", s.input(batch, channels, height, width))
+    kernel, pads = s.extent(1, 3), [s.extent(0, 1) for _ in range(4)]
+    parts = []
+    for i, outputs in enumerate((4, 1, 20)[: s.extent(2, 3)]):
+        bias = [s.weights(outputs)] if s.rng.integers(2) else []
+        y = s.add("Conv", x, s.weights(outputs, channels, kernel, kernel), *bias, pads=pads)
+        parts.append(s.add("Sigmoid", y) if i else y)
+    return str(s.add("Concat", *parts, axis=1))
