@@ -19,6 +19,8 @@ ARM_TESTS := $(addprefix tests/unit/codegen/test_,generated_kernels.py vector_lo
 SECONDS := 600
 SEED := 0
 
+MODELS ?= $(BUILD)/models
+
 DEMO_MODEL := ppocr_rec
 DEMO_SHAPE := x=1x3x48x320
 DEMO_IN := $(BUILD)/models/$(DEMO_MODEL).onnx
@@ -26,7 +28,7 @@ DEMO_OUT := $(BUILD)/demo/$(DEMO_MODEL).onnx
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test exhaustive math aarch64 lint format conformance conformance-update fuzz compat models acceptance bench bench-quick gpu-plans gpu-check clean
+.PHONY: help demo test exhaustive math aarch64 lint format conformance conformance-update fuzz compat models acceptance bench bench-quick cuda-check gpu-plans gpu-check clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -92,6 +94,9 @@ bench-quick: $(VENV)/.run ## run a few benchmarks in about ten minutes; the page
 	$(RUN) models/fetch.py ppocr_rec ppocr_cls candy -o $(BUILD)/models
 	$(RUN) benchmarks/run.py --quick --models $(BUILD)/models
 
+cuda-check: $(BUILD)/cuda-venv/.made ## compile all kernels of models' plans for GPUs and run them on the CPU under sanitizers; MODELS=folder
+	$(BUILD)/cuda-venv/bin/python -m scripts.cuda_check $(MODELS) -o $(BUILD)/cuda-check
+
 gpu-plans: $(VENV)/.dev ## compile, on any machine, the kernels that gpu-check runs, into $(BUILD)/gpu-check
 	$(RUN) -m scripts.prepare_gpu_check -o $(BUILD)/gpu-check
 
@@ -100,6 +105,12 @@ gpu-check: ## run them on the GPU of this machine, in under four minutes; needs 
 
 clean: ## remove what these targets made, the environment included
 	rm -rf $(BUILD) $(VENV)
+
+# onnxruntime-gpu cannot be where onnxruntime is.
+$(BUILD)/cuda-venv/.made: $(DESCRIPTION)
+	$(PYTHON) -m venv $(BUILD)/cuda-venv
+	$(BUILD)/cuda-venv/bin/python -m pip install --quiet --editable '.[models,dev]' 'onnxruntime-gpu>=1.20'
+	@touch $@
 
 $(VENV)/.run: $(VENV)/.made $(DESCRIPTION)
 	$(RUN) -m pip install --quiet --editable '.[cpu,models]'

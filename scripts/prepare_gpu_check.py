@@ -60,7 +60,7 @@ def main() -> None:
         nvrtc = find_nvrtc()
         archs = tuple(arguments.arch.split(","))
         nvrtc.require(archs)
-        found = [*_sizes(), *_workloads()]
+        found = catalogue()
         models = {}
         for source, output in arguments.model:
             found += kernels_of_model(source, output)
@@ -102,6 +102,11 @@ def prepared_kernels(
         )
         for group, label, graph, kernel in found
     )
+
+
+def catalogue() -> list[Found]:
+    """Return kernels of every schedule and element type at odd sizes, and those of the workloads."""
+    return [*_sizes(), *_workloads()]
 
 
 def kernels_of(group: str, label: str, graph: PrimitiveGraph) -> Iterator[Found]:

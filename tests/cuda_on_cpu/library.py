@@ -64,11 +64,7 @@ class SessionError(Exception):
 
 def build_driver(folder: Path) -> Path:
     """Return the folder of the stand-in."""
-    made = folder / "libcuda.so.1"
-    if not made.exists():
-        flags = ["-std=c++17", "-O1", "-g", "-fPIC", "-shared", "-fvisibility=hidden"]
-        command = ["g++", *flags, str(HERE / "stand_in.cpp"), "-o", str(made), "-ldl"]
-        subprocess.run(command, check=True, timeout=_TIMEOUT_S)
+    _build_shared("stand_in.cpp", folder / "libcuda.so.1")
     return folder
 
 
@@ -105,15 +101,56 @@ def build_library(entries: Sequence[CudaEntry], path: Path, *, opening: str = ON
 
 
 def run_session(
-    model: Path, library: Path, feeds: Mapping[str, Array], driver: Driver | None, *, runs: int = 1, threads: int = 1
+    model: Path,
+    library: Path,
+    feeds: Mapping[str, Array],
+    driver: Driver | None,
+    *,
+    runs: int = 1,
+    threads: int = 1,
+    devices: Sequence[int] = (),
+    current: int | None = None,
 ) -> dict[str, Array]:
-    """Return the outputs of a model. Raises SessionError."""
+    """Return the outputs of a model; with `devices`, of a session on each, all in one process.
+
+    Args:
+        model: the ONNX file.
+        library: with its kernels.
+        feeds: its inputs.
+        driver: None for a machine without one.
+        runs: of each thread.
+        threads: that run it at the same time.
+        devices: that sessions are on; none for one session on the first.
+        current: the device whose context threads have made current themselves.
+
+    Raises:
+        SessionError: ONNX Runtime refuses something.
+    """
     given = model.with_suffix(".npz")
     np.savez(given, **feeds)  # type: ignore[arg-type]
-    command = [sys.executable, str(HERE / "session.py"), str(model), str(library), str(given), str(runs), str(threads)]
     environment = {**os.environ, **({} if driver is None else driver.environment())}
+    if current is not None:
+        environment["KORCH_SESSION_CURRENT"] = str(current)
+    registered = library
+    if devices:
+        assert driver is not None
+        registered = _build_shared("on_device.cpp", driver.folder / "on_device.so")
+        environment["KORCH_ON_DEVICE_LIBRARY"] = str(library)
+    command = [sys.executable, str(HERE / "session.py"), str(model), str(registered), str(given), str(runs)]
+    command += map(str, (threads, *devices))
     done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, env=environment, check=False)
     if done.returncode == 3:
         raise SessionError(done.stderr.decode(errors="replace"))
     assert done.returncode == 0, done.stderr.decode(errors="replace")
     return dict(np.load(io.BytesIO(done.stdout)))
+
+
+def _build_shared(source: str, target: Path) -> Path:
+    if not target.exists():
+        headers = target.parent / "headers"
+        headers.mkdir(exist_ok=True)
+        for name, text in cuda_library_headers().items():
+            (headers / name).write_text(text, encoding="utf-8")
+        flags = ["-std=c++17", "-O1", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-I", str(headers)]
+        subprocess.run(["g++", *flags, str(HERE / source), "-o", str(target), "-ldl"], check=True, timeout=_TIMEOUT_S)
+    return target

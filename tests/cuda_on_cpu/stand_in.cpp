@@ -3,7 +3,7 @@
 //
 // KORCH_STAND_IN_KERNELS     the library that execution.py builds of the kernels
 // KORCH_STAND_IN_LOG         a file that each call is appended to, a line each
-// KORCH_STAND_IN_CAPABILITY  compute capability times ten; 90 unless it is set
+// KORCH_STAND_IN_CAPABILITY  compute capability times ten; 90 unless it is set; that of each device, by commas
 // KORCH_STAND_IN_DEVICES     the number of devices; 1 unless it is set
 // KORCH_STAND_IN_FAILS       a function that fails, with CUDA_ERROR_OUT_OF_MEMORY
 #include <dlfcn.h>
@@ -16,6 +16,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace {
 
@@ -32,17 +33,24 @@ struct Library {
   size_t size;
   bool ptx;
 };
-struct Function {
+struct Kernel {
   std::string name;
   void (*run)(unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void**);
-  unsigned shared;
+  const Library* library;
+  std::map<int, unsigned> shared;  // by device, where it is not the limit that every launch has
+};
+// A kernel in a context.
+struct Function {
+  Kernel* kernel;
+  Context* context;
 };
 
 std::mutex mutex;
 bool initialized;
 Context primary[8];
 int retained[8];
-std::set<void*> libraries, kernels, functions;
+std::set<void*> libraries, kernels;
+std::map<std::pair<Kernel*, Context*>, Function*> functions;
 thread_local Context* stack[16];
 thread_local int depth;
 
@@ -51,6 +59,15 @@ int setting(const char* name, int otherwise) {
   return text ? atoi(text) : otherwise;
 }
 int devices() { return setting("KORCH_STAND_IN_DEVICES", 1); }
+Context* current() { return depth ? stack[depth - 1] : nullptr; }
+
+// Of a device, times ten; of the last one that is named for those after it.
+int capability_of(int device) {
+  const char* text = getenv("KORCH_STAND_IN_CAPABILITY");
+  if (!text) return 90;
+  for (const char* comma; device > 0 && (comma = strchr(text, ',')); --device) text = comma + 1;
+  return atoi(text);
+}
 
 // Writes a call down; returns what it is to fail with, 0 for nothing.
 int called(const char* function, const std::string& arguments) {
@@ -81,6 +98,11 @@ int capability(const char* cubin) {
   memcpy(&flags, cubin + 48, 4);
   const int low = flags & 0xff, high = flags >> 8 & 0xff;
   return cubin[8] >= 8 ? high : low;  // by the version of the ABI
+}
+
+bool runs_on(const Library& library, int device) {
+  const int made_for = library.ptx ? 0 : capability(library.data), there = capability_of(device);
+  return library.ptx || (made_for / 10 == there / 10 && made_for <= there);
 }
 
 }  // namespace
@@ -117,7 +139,7 @@ DRIVER(cuDeviceGet)(int* device, int number) {
 }
 DRIVER(cuDeviceGetAttribute)(int* value, int attribute, int device) {
   CALLED(std::to_string(attribute));
-  const int capability = setting("KORCH_STAND_IN_CAPABILITY", 90);
+  const int capability = capability_of(device);
   if (device >= devices()) return kInvalidDevice;
   if (attribute != 75 && attribute != 76) return kInvalidValue;
   *value = attribute == 75 ? capability / 10 : capability % 10;
@@ -137,7 +159,7 @@ DRIVER(cuDevicePrimaryCtxRelease_v2)(int device) {
 }
 DRIVER(cuCtxGetCurrent)(Context** context) {
   CALLED("");
-  *context = depth ? stack[depth - 1] : nullptr;
+  *context = current();
   return 0;
 }
 DRIVER(cuCtxPushCurrent_v2)(Context* context) {
@@ -158,10 +180,11 @@ DRIVER(cuLibraryLoadData)(Library** library, const void* data, void*, void*, uns
   const bool cubin = is_cubin(image, &size);
   CALLED(cubin ? "sm_" + std::to_string(capability(image)) : "ptx");
   if (options || more) return kInvalidValue;
-  const int device = setting("KORCH_STAND_IN_CAPABILITY", 90);
-  if (cubin && (capability(image) / 10 != device / 10 || capability(image) > device)) return kInvalidImage;
+  if (!current()) return kInvalidContext;
   if (!cubin && !strstr(image, ".version")) return kInvalidImage;
-  *library = new Library{image, cubin ? size : strlen(image), !cubin};
+  Library loaded{image, cubin ? size : strlen(image), !cubin};
+  if (!runs_on(loaded, current()->device)) return kInvalidImage;
+  *library = new Library(loaded);
   libraries.insert(*library);
   return 0;
 }
@@ -169,7 +192,7 @@ DRIVER(cuLibraryUnload)(Library* library) {
   CALLED("");
   return libraries.erase(library) ? 0 : kInvalidHandle;
 }
-DRIVER(cuLibraryGetKernel)(Function** kernel, Library* library, const char* name) {
+DRIVER(cuLibraryGetKernel)(Kernel** kernel, Library* library, const char* name) {
   CALLED(name);
   if (!libraries.count(library)) return kInvalidHandle;
   const std::string text = library->ptx ? ".entry " + std::string(name) + "(" : ".text." + std::string(name) + '\0';
@@ -178,36 +201,44 @@ DRIVER(cuLibraryGetKernel)(Function** kernel, Library* library, const char* name
   void* so = path ? dlopen(path, RTLD_NOW) : nullptr;
   void* run = so ? dlsym(so, ("cuda_on_cpu_launch_" + std::string(name)).c_str()) : nullptr;
   if (!run) return kNotFound;
-  *kernel = new Function{name, nullptr, kSharedLimit};
+  *kernel = new Kernel{name, nullptr, library, {}};
   memcpy(&(*kernel)->run, &run, sizeof run);
   kernels.insert(*kernel);
   return 0;
 }
-DRIVER(cuKernelSetAttribute)(int attribute, int value, Function* kernel, int device) {
-  CALLED(std::to_string(attribute) + " " + std::to_string(value));
+DRIVER(cuKernelSetAttribute)(int attribute, int value, Kernel* kernel, int device) {
+  CALLED(std::to_string(attribute) + " " + std::to_string(value) + " " + std::to_string(device));
   if (!kernels.count(kernel) || device >= devices()) return kInvalidHandle;
   if (attribute != 8 || value < 0 || unsigned(value) > kMostShared) return kInvalidValue;
-  kernel->shared = value;
+  kernel->shared[device] = value;
   return 0;
 }
-DRIVER(cuKernelGetFunction)(Function** function, Function* kernel) {
-  CALLED("");
-  if (!depth) return kInvalidContext;
-  if (!kernels.count(kernel)) return kInvalidHandle;
-  functions.insert(kernel);
-  *function = kernel;
+DRIVER(cuKernelGetFunction)(Function** function, Kernel* kernel) {
+  CALLED(current() ? std::to_string(current()->device) : "");
+  if (!current()) return kInvalidContext;
+  if (!kernels.count(kernel) || !libraries.count(const_cast<Library*>(kernel->library))) return kInvalidHandle;
+  if (!runs_on(*kernel->library, current()->device)) return kInvalidImage;
+  Function*& found = functions[{kernel, current()}];
+  if (!found) found = new Function{kernel, current()};
+  *function = found;
   return 0;
 }
 DRIVER(cuLaunchKernel)(Function* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                        unsigned shared, void*, void** parameters, void** extra) {
   // One launch at a time: the fibers that stand for a block's threads belong to the process.
-  CALLED(function->name);
-  if (!depth) return kInvalidContext;
-  if (!functions.count(function)) return kInvalidHandle;
+  std::lock_guard<std::mutex> lock(mutex);
+  const auto known = [&] { for (auto& [key, f] : functions) if (f == function) return true; return false; };
+  if (!known()) return kInvalidHandle;
+  const Kernel& kernel = *function->kernel;
+  const int device = function->context->device;
+  if (const int result = called(__func__, kernel.name + " " + std::to_string(device))) return result;
+  // A function belongs to a context, which has to be the current one.
+  if (current() != function->context) return kInvalidContext;
   if (!gx || !gy || !gz || !bx || !by || !bz || gx > 0x7fffffffu || gy > 65535 || gz > 65535) return kInvalidValue;
   if (bx > 1024 || by > 1024 || bz > 64 || uint64_t(bx) * by * bz > 1024) return kInvalidValue;
-  if (shared > function->shared || extra) return kInvalidValue;
-  function->run(gx, gy, gz, bx, by, bz, shared, parameters);
+  const auto limit = kernel.shared.find(device);
+  if (shared > (limit == kernel.shared.end() ? kSharedLimit : limit->second) || extra) return kInvalidValue;
+  kernel.run(gx, gy, gz, bx, by, bz, shared, parameters);
   return 0;
 }
 DRIVER(cuGetErrorString)(int result, const char** text) {

@@ -24,6 +24,8 @@ from korch_cli.toolchain import find_compiler
 pytestmark = pytest.mark.slow
 
 _MOMENTS = 20
+_LINES = 8
+"""Of what a run says on its way to a plan."""
 _SLOW_COMPILER = """\
 printf 'begin ' > "$5"
 sleep 0.03
@@ -155,7 +157,26 @@ def _started(model: Path, output: Path, cache: Path) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
+
+
+def _killed(run: subprocess.Popen[str], lines: int, pause_s: float, *, whole: bool) -> bool:
+    """Kill a run some time after it has said so much, alone or with its children; return False if it ended before."""
+    assert run.stderr is not None
+    for _ in range(lines):
+        if not run.stderr.readline():
+            run.communicate()
+            assert run.returncode == 0
+            return False
+    time.sleep(pause_s)
+    if whole:
+        os.killpg(run.pid, signal.SIGKILL)
+    else:
+        run.kill()
+    run.communicate()
+    assert run.returncode in (0, -signal.SIGKILL)
+    return run.returncode != 0
 
 
 def _keys(cache: Path) -> set[str]:
@@ -172,19 +193,17 @@ def test_a_run_that_is_killed_is_continued_by_the_next(model: Path, cache: Path,
     out.mkdir()
     moments = random.Random(1)
     kept: set[str] = set()
-    number = 0
-    # On a slow machine the moments come later: some kernels must have been measured.
-    while number < _MOMENTS or not any(key.startswith("kernel/") for key in kept):
+    kills = 0
+    # Each stage is a line, so that the moments are spread over the life of a run however slow the machine is.
+    for number in range(3 * _MOMENTS):
         with _started(model, out / "fast.onnx", cache) as run:
-            try:
-                run.wait(moments.uniform(0.3, 6.0) * (1 + number // _MOMENTS))
-            except subprocess.TimeoutExpired:
-                run.kill()
-            run.communicate()
-        assert run.returncode in (0, -signal.SIGKILL)
+            kills += _killed(run, moments.randint(1, _LINES), moments.uniform(0.0, 1.0), whole=number % 2 == 1)
         assert _keys(cache) >= kept
         kept = _keys(cache)
-        number += 1
+        if kills == _MOMENTS:
+            break
+    assert kills == _MOMENTS
+    assert any(key.startswith("kernel/") for key in kept)
     with _started(model, out / "fast.onnx", cache) as run:
         text, messages = run.communicate(timeout=300)
     assert run.returncode == 0, messages

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from korch_cli.codegen import cuda_headers, generate_cuda
 from korch_cli.core.errors import MissingError
+from korch_cli.core.gpu import Image
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.launch import CudaKernel
-from korch_cli.toolchain import find_nvrtc
+from korch_cli.core.progress import Silent
+from korch_cli.toolchain import compile_images, find_nvrtc
 from korch_cli.toolchain.nvrtc import read_resources
 from korch_cli.toolchain.nvrtc_worker import Nvrtc
+from scripts.prepare_gpu_check import catalogue
 from tests.cuda_on_cpu.agreement import body_of
 from tests.unit.codegen import test_cuda_kernels as cases
 from tests.unit.codegen.body_graphs import softmax
 
 PARKED_BYTES = 8
-"""Stored by a thread: ptxas parks up to two registers around a loop for sm_90 even where many are left."""
+"""Stored by a thread: ptxas parks up to two registers around a loop even where many are left."""
+MANY = 64
+"""Registers, of the 255 that a thread may have."""
+NAMED_FOR = (13, 5)
+SPILLING = {
+    "sm_80": {"workloads: add, layer normalization, 8192 x 1024, f32; row a block, registers"},
+    "sm_90": set[str](),
+}
+"""Kernels of the catalogue in which that version of NVRTC does so."""
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +67,28 @@ def test_kernels_compile_and_spill_nothing(nvrtc: Nvrtc, dtype: str, architectur
     for body in _bodies(dtype):
         for kernel in generate_cuda(body_of(body)):
             _compiles_well(nvrtc, kernel, architecture)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+def test_of_the_whole_catalogue_only_named_kernels_spill(architecture: str, tmp_path: Path) -> None:
+    try:
+        nvrtc = find_nvrtc()
+    except MissingError as error:
+        pytest.skip(f"{error.message}: {error.hint}")
+    if nvrtc.version != NAMED_FOR:
+        pytest.skip(f"the exceptions are those of NVRTC {NAMED_FOR}")
+    labels = {kernel.name: f"{group}: {label}" for group, label, _, kernel in catalogue()}
+    units = {kernel.name: kernel.source for *_, kernel in catalogue()}
+    built = compile_images(nvrtc, units, cuda_headers(), [architecture], tmp_path, jobs=2, progress=Silent())
+    spilling = {}
+    for (name, _), image in built.items():
+        assert isinstance(image, Image), image
+        assert image.resources, name
+        if any(need.spill_bytes for need in image.resources.values()):
+            spilling[labels[name]] = max(need.registers for need in image.resources.values())
+    assert spilling.keys() == SPILLING[architecture]
+    assert all(registers <= MANY for registers in spilling.values()), spilling
 
 
 @pytest.mark.parametrize("dtype", cases.INTEGERS)

@@ -153,6 +153,74 @@ def test_several_kernels_in_a_library(softmax: Case, split: Case, folder: Path) 
     split.check(run_session(split.model, library, split.feeds, cuda))
 
 
+def launched_on(calls: Sequence[str]) -> list[str]:
+    """The devices of launches, in order."""
+    return [call.split()[2] for call in calls if call.startswith("cuLaunchKernel")]
+
+
+def test_a_session_on_another_device_uses_nothing_of_the_first(split: Case, folder: Path) -> None:
+    library = build_library([split.entry(images(split, folder))], folder / "second.so")
+    cuda = driver(split, folder, "second", devices="3")
+    split.check(run_session(split.model, library, split.feeds, cuda, runs=2, devices=[2]))
+    calls = cuda.calls()
+    assert [call for call in calls if call.startswith("cuDeviceGet ")] == ["cuDeviceGet 2"]
+    assert [call for call in calls if call.startswith("cuDevicePrimary")] == [
+        "cuDevicePrimaryCtxRetain 2",
+        "cuDevicePrimaryCtxRelease_v2 2",
+    ]
+    loaded = [call for call in calls if call.startswith("cuKernelGetFunction")]
+    assert loaded == ["cuKernelGetFunction 2"] * len(split.kernel.launches)
+    assert launched_on(calls) == ["2"] * 2 * len(split.kernel.launches)
+    assert calls.count("cuCtxPushCurrent_v2") == calls.count("cuCtxPopCurrent_v2")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_sessions_on_several_devices_have_each_kernel_in_its_own_context(
+    split: Case, folder: Path, threads: int
+) -> None:
+    """The stand-in refuses to launch a function in another context than it was loaded in."""
+    library = build_library([split.entry(images(split, folder))], folder / f"several{threads}.so")
+    cuda = driver(split, folder, f"several{threads}", devices="2")
+    devices = [0, 1, 0]
+    split.check(
+        run_session(split.model, library, split.feeds, cuda, runs=3, threads=threads, devices=devices, current=1)
+    )
+    calls, launches = cuda.calls(), len(split.kernel.launches)
+    loaded = [call.split()[1] for call in calls if call.startswith("cuKernelGetFunction")]
+    assert loaded == [device for device in "010" for _ in range(launches)]
+    assert sorted(launched_on(calls)) == sorted("010" * 3 * threads * launches)
+    for name in ("cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2"):
+        assert calls.count(f"{name} 0") == 2
+        assert calls.count(f"{name} 1") == 1 + threads
+    assert calls.count("cuLibraryLoadData ptx") + calls.count("cuLibraryLoadData sm_90") == 3
+    assert calls.count("cuLibraryUnload") == 3
+
+
+def test_each_device_gets_the_image_and_the_shared_memory_that_are_for_it(softmax: Case, folder: Path) -> None:
+    first, *others = softmax.kernel.launches
+    large = replace(first, shared_bytes=100 << 10)
+    case = replace(softmax, kernel=replace(softmax.kernel, launches=(large, *others)))
+    try:
+        made = compiled_images(find_nvrtc(), case.kernel, folder, ["sm_80", "compute_80", "sm_90"])
+        chosen = ["sm_90", "sm_80", "ptx"]
+    except MissingError:
+        made, chosen = written_images(case.kernel, folder, ["compute_80"]), ["ptx"] * 3
+    library = build_library([case.entry(made)], folder / "mixed.so")
+    cuda = driver(case, folder, "mixed", devices="3", capability="90,86,120")
+    case.check(run_session(case.model, library, case.feeds, cuda, devices=[0, 1, 2]))
+    calls = cuda.calls()
+    assert [call.split()[1] for call in calls if call.startswith("cuLibraryLoadData")] == chosen
+    asked = [call for call in calls if call.startswith("cuKernelSetAttribute")]
+    assert asked == [f"cuKernelSetAttribute 8 {100 << 10} {device}" for device in range(3)]
+
+
+def test_a_device_that_is_not_there_is_an_error(softmax: Case, folder: Path) -> None:
+    library = build_library([softmax.entry(images(softmax, folder))], folder / "absent.so")
+    cuda = driver(softmax, folder, "absent", devices="2")
+    with pytest.raises(SessionError, match="invalid device ordinal"):
+        run_session(softmax.model, library, softmax.feeds, cuda, devices=[2])
+
+
 @pytest.mark.parametrize("devices", [None, "0"], ids=["no driver", "no device"])
 def test_without_a_device_nothing_is_registered_and_the_function_runs(
     softmax: Case, folder: Path, devices: str | None
@@ -211,7 +279,7 @@ def test_more_shared_memory_than_a_launch_has_by_itself_is_asked_for(softmax: Ca
     library = build_library([case.entry(written_images(case.kernel, folder, ["compute_80"]))], folder / "large.so")
     cuda = driver(case, folder, "large")
     case.check(run_session(case.model, library, case.feeds, cuda))
-    assert f"cuKernelSetAttribute 8 {100 << 10}" in cuda.calls()
+    assert f"cuKernelSetAttribute 8 {100 << 10} 0" in cuda.calls()
 
 
 def test_equal_kernels_make_equal_libraries(softmax: Case, folder: Path) -> None:
