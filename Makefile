@@ -86,9 +86,10 @@ acceptance: models ## optimize, verify and time every model, hours; ends with 1 
 $(DEMO_OUT):
 	$(MAKE) demo
 
-bench: models ## run every benchmark and write docs/benchmarks.md; hours, on a machine that does nothing else
+bench: models $(BUILD)/tvm-venv/.made ## run every benchmark and write docs/benchmarks.md; hours, alone; MINUTES=120 ends sooner, to be continued
 	$(RUN) -m pip install --quiet --editable '.[cpu,models,bench]'
-	$(RUN) benchmarks/run.py --models $(BUILD)/models
+	$(RUN) benchmarks/run.py --models $(BUILD)/models --journal benchmarks/results/full.journal.jsonl \
+	  --runtimes openvino,torch,tvm --python tvm=$(BUILD)/tvm-venv/bin/python $(if $(MINUTES),--minutes $(MINUTES))
 
 bench-quick: $(VENV)/.run ## run a few benchmarks in about ten minutes; the page goes to $(BUILD)/bench
 	$(RUN) models/fetch.py ppocr_rec ppocr_cls candy -o $(BUILD)/models
@@ -110,6 +111,12 @@ clean: ## remove what these targets made, the environment included
 $(BUILD)/cuda-venv/.made: $(DESCRIPTION)
 	$(PYTHON) -m venv $(BUILD)/cuda-venv
 	$(BUILD)/cuda-venv/bin/python -m pip install --quiet --editable '.[models,dev]' 'onnxruntime-gpu>=1.20'
+	@touch $@
+
+# Apache TVM has an environment of its own, so that what it needs does not change what the others have.
+$(BUILD)/tvm-venv/.made:
+	$(PYTHON) -m venv $(BUILD)/tvm-venv
+	$(BUILD)/tvm-venv/bin/python -m pip install --quiet apache-tvm onnx
 	@touch $@
 
 $(VENV)/.run: $(VENV)/.made $(DESCRIPTION)

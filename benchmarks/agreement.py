@@ -32,11 +32,11 @@ def main() -> None:
 
 
 def ratios(document: Mapping[str, Any]) -> Ratios:
-    """Return the ratios of a run, by model or pattern and by runtime."""
+    """Return the ratios of a run that have an interval, by model or pattern and by runtime."""
     found = {}
     for entry in [*document["models"], *document["kernels"]]:
         for row in entry.get("rows", ()):
-            if "ratio" in row and row["runtime"] != "copy":
+            if "low" in row.get("ratio", ()) and row["runtime"] != "copy":
                 found[entry.get("model") or entry["pattern"], row["runtime"]] = row["ratio"]
     return found
 

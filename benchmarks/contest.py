@@ -4,29 +4,26 @@ How fast a process runs depends on where its memory happens to lie, so a contest
 processes of its own, and intervals take the differences between sittings in.
 
 A contestant that computes something else, fails, crashes, hangs or does nothing for most of its time is reported as
-such; no time of it counts then.
+such; no time of it counts then. One that is far slower than the baseline plays a single block; one that takes long to
+open is opened once and keeps its process. Both can be seen in their rows.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import select
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
+from child import Child, ChildFailure
+
 BLOCK_SECONDS = 1.0
 OPEN_SECONDS = 900.0
 """Some runtimes compile when they open a model."""
@@ -36,8 +33,12 @@ LEAST_BUSY = 0.5
 """A runtime whose threads run, or wait for a processor, for less of its time than this is asleep."""
 SCALED_ERROR = 1e-3
 """Outputs may differ by this share of the largest element of the reference."""
+SLOW = 10.0
+"""A contestant that needs more than so many times the baseline's time plays one block, in one sitting."""
+LONG_OPEN_SECONDS = 60.0
+"""A contestant that takes longer to open and to run once keeps its process for all sittings."""
 _RESAMPLES = 4000
-_MOST_SAMPLES = 400
+_MOST_SAMPLES = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ class Standing:
         awake_s: the time that its threads ran or waited for a processor while it was timed.
         wall_s: the time that its blocks took.
         error: largest difference from the reference, as a share of the reference's largest element.
+        slow: whether it was so much slower than the baseline that it played one block.
     """
 
     name: str
@@ -82,6 +84,12 @@ class Standing:
     awake_s: float = 0.0
     wall_s: float = 0.0
     error: float = 0.0
+    slow: bool = False
+
+    @property
+    def plays(self) -> bool:
+        """Whether there are blocks to come for it."""
+        return self.status == "ok" and not self.slow
 
     @property
     def open_s(self) -> float:
@@ -106,6 +114,7 @@ class Standing:
             "runs": len(times),
             "samples_us": [round(t, 2) for t in thinned(times)],
             "open_s": round(self.open_s, 3),
+            "opened_once": len(self.opened_s) < len(self.sittings),
             "peak_mb": round(self.peak_mb, 1),
             "busy": round(self.busy, 3),
             "error": float(f"{self.error:.2e}"),
@@ -128,7 +137,7 @@ def hold(
     """Run contestants in alternating blocks; return their standings in order.
 
     Args:
-        contestants: who takes part; the order is reversed in every second round.
+        contestants: who takes part, the baseline first; the order is reversed in every second round.
         reference: says what the outputs have to be; it is not timed.
         feeds: the inputs, by name.
         threads: that each may use.
@@ -141,14 +150,15 @@ def hold(
         inputs = Path(scratch) / "inputs.npz"
         np.savez(inputs, **feeds)  # type: ignore[arg-type]
         expected = _reference_outputs(reference, inputs, threads, Path(scratch))
-        for first in range(sittings):
-            pairs = zip(contestants, standings, strict=True)
-            players = [_Player(c, s, inputs, threads, Path(scratch)) for c, s in pairs if s.status == "ok"]
-            try:
-                _sit(players, expected, range(first, first + rounds), block_s)
-            finally:
-                for player in players:
-                    player.end()
+        pairs = zip(contestants, standings, strict=True)
+        players = [_Player(c, s, inputs, threads, Path(scratch)) for c, s in pairs]
+        try:
+            for first in range(sittings):
+                seated = [player for player in players if player.standing.plays]
+                _sit(seated, expected, range(first, first + rounds), block_s)
+        finally:
+            for player in players:
+                player.end()
     return standings
 
 
@@ -158,149 +168,92 @@ def _sit(players: Sequence[_Player], expected: Sequence[np.ndarray[Any, Any]], r
     for number in rounds:
         for player in players if number % 2 == 0 else reversed(players):
             player.block(block_s)
+        if number == 0:
+            _mark_slow([player.standing for player in players])
     for player in players:
         player.leave(expected)
+
+
+def _mark_slow(standings: Sequence[Standing]) -> None:
+    """After the first round, say who is far slower than the first."""
+    middles = [statistics.median(s.sittings[0][0]) if s.status == "ok" else 0.0 for s in standings]
+    for standing, middle in zip(standings, middles, strict=True):
+        standing.slow = middle > SLOW * middles[0] > 0.0
 
 
 class _Player:
     """A contestant while it plays; its first failure ends its part."""
 
     def __init__(self, contestant: Contestant, standing: Standing, inputs: Path, threads: int, scratch: Path) -> None:
-        self._contestant, self._standing = contestant, standing
-        self._inputs, self._threads, self._scratch = inputs, threads, scratch
+        self.standing = standing
+        self._contestant, self._inputs, self._threads, self._scratch = contestant, inputs, threads, scratch
         self._child: Child | None = None
+        self._ready_s = self._first_run_s = 0.0
 
     def enter(self, expected: Sequence[np.ndarray[Any, Any]]) -> None:
-        """Open the model, warm it up and check what it computes."""
+        """Begin a sitting; open the model, warm it up and check what it computes, unless it is still open."""
         with self._watched():
-            self._child = Child(self._contestant.python)
-            started = time.monotonic()
-            self._child.ask(
-                {
-                    "do": "open",
-                    "runtime": self._contestant.runtime,
-                    "options": dict(self._contestant.options),
-                    "inputs": str(self._inputs),
-                    "threads": self._threads,
-                },
-                OPEN_SECONDS,
-            )
-            self._standing.opened_s.append(time.monotonic() - started)
-            self._standing.sittings.append([])
-            self._child.ask({"do": "block", "seconds": 0.0}, OPEN_SECONDS)
-            self._check(expected)
+            if self._child is None:
+                self._child = Child(self._contestant.python)
+                self._open(self._child)
+                self._check(self._child, expected)
+            self.standing.sittings.append([])
 
     def block(self, seconds: float) -> None:
         """Run for about so many seconds."""
-        if self._standing.status != "ok" or self._child is None:
+        if not self.standing.plays or self._child is None:
             return
         with self._watched():
-            answer = self._child.ask({"do": "block", "seconds": seconds}, GRACE * seconds + GRACE)
-            self._standing.sittings[-1].append([float(t) for t in answer["times_us"]])
-            self._standing.awake_s += float(answer["awake_s"])
-            self._standing.wall_s += float(answer["wall_s"])
+            limit_s = GRACE * seconds + GRACE + 2 * self._first_run_s
+            answer = self._child.ask({"do": "block", "seconds": seconds}, limit_s)
+            self.standing.sittings[-1].append([float(t) for t in answer["times_us"]])
+            self.standing.awake_s += float(answer["awake_s"])
+            self.standing.wall_s += float(answer["wall_s"])
 
     def leave(self, expected: Sequence[np.ndarray[Any, Any]]) -> None:
-        """Check the last outputs too, and whether there was work behind the times."""
-        if self._standing.status != "ok" or self._child is None:
-            return
-        with self._watched():
-            self._check(expected)
-            if self._standing.status == "ok":
+        """End a sitting: check the last outputs too, and whether there was work behind the times."""
+        if self.standing.status == "ok" and self._child is not None:
+            with self._watched():
+                self._check(self._child, expected)
                 peak_mb = float(self._child.ask({"do": "memory"}, GRACE)["peak_mb"])
-                self._standing.peak_mb = max(self._standing.peak_mb, peak_mb)
-        if self._standing.status == "ok" and self._standing.busy < LEAST_BUSY:
-            self._fail("asleep", f"It wants a processor for {self._standing.busy:.0%} of its time.")
+                self.standing.peak_mb = max(self.standing.peak_mb, peak_mb)
+                if self.standing.busy < LEAST_BUSY:
+                    raise ChildFailure("asleep", f"It wants a processor for {self.standing.busy:.0%} of its time.")
+        if not self.standing.plays or self._ready_s <= LONG_OPEN_SECONDS:
+            self.end()
 
     def end(self) -> None:
         """End the process, if it is still there."""
         if self._child is not None:
             self._child.end()
+            self._child = None
 
-    def _check(self, expected: Sequence[np.ndarray[Any, Any]]) -> None:
-        assert self._child is not None
+    def _open(self, child: Child) -> None:
+        request = {"do": "open", "runtime": self._contestant.runtime, "options": dict(self._contestant.options)}
+        started = time.monotonic()
+        child.ask(request | {"inputs": str(self._inputs), "threads": self._threads}, OPEN_SECONDS)
+        opened = time.monotonic()
+        child.ask({"do": "block", "seconds": 0.0}, OPEN_SECONDS)
+        self._ready_s, self._first_run_s = time.monotonic() - started, time.monotonic() - opened
+        self.standing.opened_s.append(opened - started)
+
+    def _check(self, child: Child, expected: Sequence[np.ndarray[Any, Any]]) -> None:
         path = self._scratch / f"{len(list(self._scratch.iterdir()))}.npz"
-        self._child.ask({"do": "outputs", "path": str(path)}, GRACE * 10)
+        child.ask({"do": "outputs", "path": str(path)}, GRACE * 10)
         found = read_outputs(path)
         path.unlink()
         sentence, error = difference(found, expected)
-        self._standing.error = max(self._standing.error, error)
+        self.standing.error = max(self.standing.error, error)
         if sentence:
-            self._fail("wrong", sentence)
-
-    def _fail(self, status: str, sentence: str) -> None:
-        self._standing.status, self._standing.sentence = status, sentence
-        self.end()
+            raise ChildFailure("wrong", sentence)
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
         try:
             yield
         except ChildFailure as failure:
-            self._fail(failure.status, failure.sentence)
-
-
-class ChildFailure(Exception):  # noqa: N818 - it is an outcome of the contest
-    """What went wrong in a child, as a status of `Standing` and a sentence."""
-
-    def __init__(self, status: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status, self.sentence = status, sentence
-
-
-class Child:
-    """A process that runs one model and answers requests, a line of JSON each."""
-
-    def __init__(self, python: str) -> None:
-        self._process = subprocess.Popen(
-            [python, str(HERE / "worker.py")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            bufsize=0,
-        )
-        self._pending = b""
-
-    def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
-        """Return the answer to a request. Raises ChildFailure."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-        except BrokenPipeError:
-            raise self._crash() from None
-        answer = json.loads(self._line(limit_s))
-        if "failure" in answer:
-            raise ChildFailure(answer.get("status", "failed"), answer["failure"])
-        return dict(answer)
-
-    def end(self) -> None:
-        """Kill the process and all its children."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-
-    def _line(self, limit_s: float) -> bytes:
-        assert self._process.stdout is not None
-        deadline = time.monotonic() + limit_s
-        while b"\n" not in self._pending:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self._process.stdout], [], [], left)[0]:
-                raise ChildFailure("hung", f"It did not answer within {limit_s:.0f} seconds.")
-            read = self._process.stdout.read(1 << 16)
-            if not read:
-                raise self._crash()
-            self._pending += read
-        line, _, self._pending = self._pending.partition(b"\n")
-        return line
-
-    def _crash(self) -> ChildFailure:
-        code = self._process.wait()
-        how = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-        return ChildFailure("crashed", f"Its process ended {how}.")
+            self.standing.status, self.standing.sentence = failure.status, failure.sentence
+            self.end()
 
 
 def _reference_outputs(reference: Contestant, inputs: Path, threads: int, scratch: Path) -> list[np.ndarray[Any, Any]]:
@@ -344,15 +297,20 @@ def difference(found: Sequence[np.ndarray[Any, Any]], expected: Sequence[np.ndar
 def ratio(first: Sequence[Sequence[Sequence[float]]], second: Sequence[Sequence[Sequence[float]]]) -> dict[str, float]:
     """Return how many times as fast the second is: the median over rounds, with a 95 % interval.
 
-    Both are times by sitting and block. The interval comes from resampling sittings, and rounds within them.
+    Both are times by sitting and block; what only one of them has does not count. The interval comes from resampling
+    sittings, and rounds within them; a single round has none.
     """
     middles = [[[statistics.median(block) for block in blocks] for blocks in sittings] for sittings in (first, second)]
-    pairs = np.array(middles[0]) / np.array(middles[1])
-    rng = np.random.default_rng(0)
-    sittings = rng.integers(0, pairs.shape[0], (_RESAMPLES, pairs.shape[0], 1))
-    rounds = rng.integers(0, pairs.shape[1], (_RESAMPLES, *pairs.shape))
-    low, high = np.quantile(np.median(pairs[sittings, rounds], axis=(1, 2)), (0.025, 0.975))
-    numbers = {"value": float(np.median(pairs)), "low": float(low), "high": float(high)}
+    shape = [min(lengths) for lengths in zip(*((len(m), len(m[0])) for m in middles), strict=True)]
+    numerator, denominator = (np.array([blocks[: shape[1]] for blocks in m[: shape[0]]]) for m in middles)
+    pairs = numerator / denominator
+    numbers = {"value": float(np.median(pairs))}
+    if pairs.size > 1:
+        rng = np.random.default_rng(0)
+        sittings = rng.integers(0, pairs.shape[0], (_RESAMPLES, pairs.shape[0], 1))
+        rounds = rng.integers(0, pairs.shape[1], (_RESAMPLES, *pairs.shape))
+        low, high = np.quantile(np.median(pairs[sittings, rounds], axis=(1, 2)), (0.025, 0.975))
+        numbers |= {"low": float(low), "high": float(high)}
     return {name: round(number, 4) for name, number in numbers.items()} | {"pairs": pairs.size}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 
 
@@ -40,14 +40,15 @@ def names_with_files(
     wanted: Sequence[str] | None,
     known: Iterable[str],
     folder: Path,
+    measured: Container[str] = (),
 ) -> tuple[str, ...]:
     """Return the models that were asked for, all of which have a file in `folder`, or all models that have one.
 
-    Models that nobody asked for and that are not there are named on stderr. `parser` ends the process as above if a
-    name is unknown, a file is missing, or there is no model at all.
+    Those in `measured` need no file. Models that nobody asked for and that are not there are named on stderr. `parser`
+    ends the process as above if a name is unknown, a file is missing, or there is no model at all.
     """
     names = known_names(parser, wanted, known, "model")
-    absent = [name for name in names if not (folder / f"{name}.onnx").is_file()]
+    absent = [name for name in names if name not in measured and not (folder / f"{name}.onnx").is_file()]
     fetch = f"python models/fetch.py {' '.join(absent) if wanted else '--all'} -o {folder}"
     if absent and (wanted or len(absent) == len(names)):
         parser.error(f"not in {folder}: {', '.join(absent) if wanted else 'any model'}; {fetch}")

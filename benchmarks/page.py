@@ -9,6 +9,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from contest import LONG_OPEN_SECONDS, SLOW
+
 BASELINE = "ORT"
 _COLOURS = {"ORT": "#8a8f98", "korch": "#d9480f", "OpenVINO": "#5f3dc4", "torch.compile": "#e8a33d", "TVM": "#2b8a3e"}
 _OTHER = "#495057"
@@ -21,13 +23,14 @@ def write(document: Mapping[str, Any], folder: Path) -> Path:
     """Write benchmarks.md and its plots into `folder`; return the page."""
     plots = folder / "benchmarks"
     plots.mkdir(parents=True, exist_ok=True)
+    ablations = [entry["ablation"] for entry in document["models"] if "ablation" in entry]
     lines = ["# Benchmarks", "", *_preface(document)]
     for title, section, plot in (
         ("Whole models", _models(document["models"]), _model_bars(document["models"])),
         ("Kernels", _kernels(document["kernels"]), _kernel_bars(document["kernels"])),
         ("Search", _search(document["models"]), _search_bars(document["models"])),
         ("Orchestration at scale", _scale(document["scale"]), _scale_bars(document["scale"])),
-        ("Orchestration without", _ablation(document["ablation"]), _ablation_bars(document["ablation"])),
+        ("Orchestration without", _ablation(ablations), _ablation_bars(ablations)),
         ("Size and memory", _sizes(document["models"]), _size_bars(document["models"])),
     ):
         name = title.lower().replace(" ", "-") + ".svg"
@@ -43,17 +46,41 @@ def _preface(document: Mapping[str, Any]) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in around["versions"].items())
     return [
         f"{around['processor']}, {around['processors']} processors, {around['threads']} threads; {around['system']}; "
-        f"Python {around['python']}; {versions}; commit {around['commit']}; {around['date']}.",
+        f"Python {around['python']}; {around['compiler']}; {versions}; commit {around['commit']}; {around['date']}.",
         "",
+        *_origin(document),
         f"Each runtime runs in a process of its own, in {document['rounds']} alternating blocks of "
         f"{document['block_s']:g} s, on the same inputs; {document['sittings']} times, each with new processes. Its "
         "outputs are compared with ONNX Runtime's without optimisations, before and after. Ratios say how many times "
         "as fast as ONNX Runtime with all of its optimisations: the median over all blocks, with a 95 % interval from "
         "resampling the sittings and the blocks within them. Times of different tables, and of different hours, are "
-        "not comparable.",
+        f"not comparable. Who needs more than {SLOW:g} times ONNX Runtime's time plays one block: the ratio is from "
+        f"one sitting and has no interval. An asterisk marks who took more than {LONG_OPEN_SECONDS:g} s to open and "
+        "kept one process for all sittings: what differs between its processes is not in its interval.",
         "",
         f"Made by `{document['command']}`.",
     ]
+
+
+def _origin(document: Mapping[str, Any]) -> list[str]:
+    """Return what is not in the run, and in which parts it was measured if there were several."""
+    lines = []
+    for names, reason in ((document["left_out"], "not measured yet"), (document["absent"], "without a file")):
+        if names:
+            lines += [f"{len(names)} {reason}: {', '.join(names)}.", ""]
+    calls: dict[str, list[Mapping[str, Any]]] = {}
+    for entry in (entry for part in ("models", "kernels", "scale") for entry in document[part]):
+        made = entry["made"]
+        calls.setdefault(made["call"], []).append(made)
+    if len(calls) > 1:
+        told = [f"{start} ({len(made)}, commit {made[0]['commit']})" for start, made in sorted(calls.items())]
+        lines += [
+            f"Measured in {len(calls)} parts, with the same versions, on the same kind of processor, from commits with "
+            f"the same code of all that can change a figure; start and number of entries: {'; '.join(told)}. "
+            "What is compared in one row was always measured in one part.",
+            "",
+        ]
+    return lines
 
 
 def _models(entries: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -122,7 +149,10 @@ def _bracket(row: Mapping[str, Any]) -> str:
     if "ratio" not in row:
         return ""
     ratio = row["ratio"]
-    return f" ({ratio['value']:.2f}, {ratio['low']:.2f} to {ratio['high']:.2f})"
+    if "low" not in ratio:
+        return f" ({ratio['value']:.2f}, one block)"
+    once = "\\*" if row["opened_once"] else ""
+    return f" ({ratio['value']:.2f}, {ratio['low']:.2f} to {ratio['high']:.2f}{once})"
 
 
 def _kernels(entries: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -160,7 +190,8 @@ def _search(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = [
         "All of `korch optimize`: the first time, and again with what the store remembers. The prediction is the sum",
         "of what the plan's kernels cost by themselves, at the pace that the machine had in the comparison,",
-        "over the measured time of the whole model.",
+        "over the measured time of the whole model. Two figures are of the first time and of the second one: kernels",
+        "that were measured, the proven distance from the best plan, and seconds.",
         "",
         "| model | primitives | candidates (distinct) | measured | gap | solving, s | first, s | again, s "
         "| predicted over measured |",
@@ -174,10 +205,15 @@ def _search(entries: Sequence[Mapping[str, Any]]) -> list[str]:
         predicted = "–" if first["prediction"] is None else f"{first['prediction']['ratio']:.2f}"
         lines.append(
             f"| {entry['model']} | {first['primitives']:,} | {first['candidates']:,} ({first['distinct']:,}) | "
-            f"{first['measured'] + first['from_store']:,} | {first['gap']:.1%} | {first['solve_seconds']:.1f} | "
+            f"{_both(first, second, 'measured', ',')} | {_both(first, second, 'gap', '.1%')} | "
+            f"{first['solve_seconds']:.1f} | "
             f"{first['seconds']:.0f} | {again} | {predicted} |"
         )
     return lines
+
+
+def _both(first: Mapping[str, Any], second: Mapping[str, Any] | None, name: str, form: str) -> str:
+    return ", ".join(format(search[name], form) for search in (first, second) if search is not None)
 
 
 def _scale(entries: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -189,6 +225,9 @@ def _scale(entries: Sequence[Mapping[str, Any]]) -> list[str]:
         "| --- | --: | --: | --: | --- | --: | --- |",
     ]
     for entry in entries:
+        if "failure" in entry:
+            lines.append(f"| {entry['model']} | {entry['failure']} | | | | | |")
+            continue
         cells = [cell for by in ("korch", "scip") for cell in _solved(entry[by])]
         lines.append(
             f"| {entry['model']} | {entry['primitives']:,} | {entry['candidates']:,} | {' | '.join(cells)} |",
@@ -219,6 +258,9 @@ def _ablation(entries: Sequence[Mapping[str, Any]]) -> list[str]:
         f"| --- | --: | --: | {' | '.join('--:' for _ in _FREEDOMS)} |",
     ]
     for entry in entries:
+        if "failure" in entry:
+            lines.append(f"| {entry['model']} | {entry['failure']} |{' |' * (len(_FREEDOMS) + 1)}")
+            continue
         ours = entry["rows"]["korch"]["cost_us"]
         cells = [_relative(name, entry["rows"][name], ours) for name in _FREEDOMS]
         lines.append(
@@ -236,6 +278,9 @@ def _relative(name: str, row: Mapping[str, Any], ours: float) -> str:
 
 def _sizes(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = [
+        "Start is from a new process to a session that can run, the import of the runtime included; peak is the",
+        "largest resident size of the process.",
+        "",
         "| model | input, MB | output, MB | library, MB | start ORT, s | start korch, s | peak ORT, MB | korch, MB |",
         "| --- | --: | --: | --: | --: | --: | --: | --: |",
     ]
@@ -245,7 +290,7 @@ def _sizes(entries: Sequence[Mapping[str, Any]]) -> list[str]:
         size = entry["size"]
         files = [f"{size[f'{name}_bytes'] / 1e6:.2f}" for name in ("input", "output", "library")]
         starts = [f"{size[f'{name}_open_s']:.2f}" for name in ("ort", "korch")]
-        peaks = [f"{size[f'{name}_peak_mb']:.0f}" for name in ("ort", "korch")]
+        peaks = [f"{peak:.0f}" if (peak := size[f"{name}_peak_mb"]) else "–" for name in ("ort", "korch")]
         lines.append(f"| {entry['model']} | {' | '.join([*files, *starts, *peaks])} |")
     return lines
 
@@ -279,12 +324,12 @@ def _search_bars(entries: Sequence[Mapping[str, Any]]) -> Bars:
 
 def _scale_bars(entries: Sequence[Mapping[str, Any]]) -> Bars:
     named = (("korch", "korch"), ("SCIP", "scip"))
-    return "seconds", [(e["model"], [(name, e[by]["seconds"]) for name, by in named]) for e in entries]
+    return "seconds", [(e["model"], [(name, e[by]["seconds"]) for name, by in named]) for e in entries if "korch" in e]
 
 
 def _ablation_bars(entries: Sequence[Mapping[str, Any]]) -> Bars:
     found = []
-    for entry in entries:
+    for entry in (entry for entry in entries if "rows" in entry):
         ours = entry["rows"]["korch"]["cost_us"]
         rows = [(name, row["cost_us"] / ours) for name, row in entry["rows"].items() if row["cost_us"] is not None]
         found.append((entry["model"], rows))

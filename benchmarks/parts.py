@@ -1,4 +1,4 @@
-"""The parts of a benchmark run: whole models, kernels, the search, sizes and memory."""
+"""The parts of a benchmark run: whole models, with search, sizes and memory; kernels; the choice of kernels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from contest import Child, Contestant, Standing, hold
-from journal import Journal
+import orchestration
+from child import Child, ChildFailure
+from contest import Contestant, Standing, hold
+from journal import Entry, Journal
 from patterns import PATTERNS, Pattern
 from surroundings import QUIET, load
 
@@ -37,7 +39,7 @@ class Plan:
         models: folder with the models, named as in the catalogue.
         names: which of them.
         work: folder for what korch writes, with a store for each model.
-        journal: what an interrupted run has measured already.
+        journal: what the run has measured already.
         sittings: how often every contestant starts anew.
         rounds: blocks of each contestant in a sitting.
         block_s: seconds of a block.
@@ -45,6 +47,7 @@ class Plan:
         threads: of every runtime.
         pythons: for runtimes that are installed elsewhere, the interpreter: "torch", "openvino", "tvm".
         runtimes: which of the others take part.
+        ablation: whether each model's choice of kernels is solved without each of its freedoms, too.
         patterns: which kernels.
     """
 
@@ -59,6 +62,7 @@ class Plan:
     threads: int
     pythons: Mapping[str, str]
     runtimes: Sequence[str]
+    ablation: bool
     patterns: Sequence[Pattern] = PATTERNS
 
 
@@ -69,11 +73,22 @@ def models(plan: Plan) -> Iterator[dict[str, Any]]:
 
     entries = catalogue()
     for name in plan.names:
-        source = plan.models / f"{name}.onnx"
-        if source.is_file():
-            print(name, file=sys.stderr, flush=True)
-            measure = partial(_model, plan, name, source, entries[name])
-            yield plan.journal.once("models", name, measure, _worth_keeping)
+        measure = partial(_model, plan, name, plan.models / f"{name}.onnx", entries[name])
+        yield from _entered(plan, "models", name, {"model": name}, measure)
+
+
+def _entered(plan: Plan, part: str, name: str, title: Entry, measure: Callable[[], Entry]) -> Iterator[Entry]:
+    """Yield the entry, with the reason where there are no figures; nothing if there was no time to measure it."""
+
+    def measured() -> Entry:
+        try:
+            return measure()
+        except (ChildFailure, subprocess.CalledProcessError) as failure:
+            return title | {"failure": str(failure)}
+
+    entry = plan.journal.once(part, name, measured, _worth_keeping)
+    if entry is not None:
+        yield entry
 
 
 def _worth_keeping(entry: Mapping[str, Any]) -> bool:
@@ -117,7 +132,23 @@ def _model(plan: Plan, name: str, source: Path, entry: Mapping[str, Any]) -> dic
         "ideal": ideal(source, feeds, plan.threads),
         "search": {"first": _search(cold), "second": _search(warm) if not isinstance(warm, str) else None},
         "size": _sizes(source, output, standings),
-    }
+    } | ({"ablation": _ablation(plan, name)} if plan.ablation else {})
+
+
+def _ablation(plan: Plan, name: str) -> dict[str, Any]:
+    """Return the ablation of a model, over what its own searches have measured."""
+    command = [sys.executable, str(HERE / "orchestration.py"), "ablation", "--only", name]
+    done = subprocess.run(
+        [*command, "--models", str(plan.models), "--threads", str(plan.threads)],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"KORCH_CACHE_DIR": str(store_of(plan.work, name))},
+    )
+    if done.returncode:
+        return {"model": name, "failure": (done.stderr.strip().splitlines() or ["it said nothing"])[-1]}
+    (entry,) = json.loads(done.stdout)
+    return dict(entry)
 
 
 def _contestants(plan: Plan, source: Path, output: Path, entry: Mapping[str, Any]) -> list[Contestant]:
@@ -148,9 +179,23 @@ def kernels(plan: Plan) -> Iterator[dict[str, Any]]:
     copier = build_copy(folder)
     for number, pattern in enumerate(PATTERNS):
         if pattern in plan.patterns:
-            print(pattern.name, file=sys.stderr, flush=True)
             measure = partial(_kernel, plan, pattern, number, folder, copier)
-            yield plan.journal.once("kernels", pattern.name, measure, _worth_keeping)
+            yield from _entered(plan, "kernels", pattern.name, {"pattern": pattern.name}, measure)
+
+
+def scale(plan: Plan, cases: Sequence[orchestration.Case]) -> Iterator[dict[str, Any]]:
+    """Solve each case with korch's solver and with SCIP."""
+    for case in cases:
+        measure = partial(_scale, plan, case)
+        yield from _entered(plan, "scale", case.name, {"model": case.name}, measure)
+
+
+def _scale(plan: Plan, case: orchestration.Case) -> Entry:
+    busy = load()
+    found = list(orchestration.scale([case.name], plan.models, plan.work))
+    if not found:
+        return {"model": case.name, "failure": "Its model is not there."}
+    return found[0] | {"load": round(max(busy, load()), 3)}
 
 
 def _kernel(plan: Plan, pattern: Pattern, number: int, folder: Path, copier: Path) -> dict[str, Any]:

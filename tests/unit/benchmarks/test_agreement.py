@@ -55,3 +55,9 @@ def test_runs_with_nothing_in_common_do_not_agree(tmp_path: Path) -> None:
     done = run(tmp_path, document(1.5, 1.4, 1.6), {"models": [], "kernels": []})
     assert done.returncode == 1
     assert "2 are in one run only" in done.stdout
+
+
+def test_what_played_one_block_has_no_interval_to_compare() -> None:
+    alone = document(1.5, 1.4, 1.6)
+    alone["models"][0]["rows"].append({"runtime": "TVM", "ratio": {"value": 0.02, "pairs": 1}})
+    assert set(agreement.ratios(alone)) == {("net", "korch"), ("norm", "korch")}

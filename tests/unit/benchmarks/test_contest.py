@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 
 import contest as stage
+from child import Child
 
 RUNTIMES = '''
 import os, time
@@ -56,6 +58,27 @@ class Hanging(Honest):
         while self.runs > 1:
             pass
         return super().run()
+
+class Heavy(Honest):
+    """Works more than ten times as long, and honestly."""
+    def run(self):
+        for _ in range(200):
+            y = super().run()
+        return y
+
+class HeavyForgetful(Heavy):
+    runs = 0
+    def run(self):
+        self.runs += 1
+        return super().run() if self.runs < 2 else [self.x]
+
+class Turncoat(Honest):
+    """Right until a file appears, and then not."""
+    def __init__(self, *, mark, **options):
+        super().__init__(**options)
+        self.mark = mark
+    def run(self):
+        return super().run() if not os.path.exists(self.mark) else [self.x]
 
 class Absent:
     def __init__(self, **_):
@@ -134,6 +157,72 @@ def test_a_runtime_that_hangs_ends_its_part_alone(planted: str, monkeypatch: pyt
 def test_wrong_by_a_factor(planted: str) -> None:
     (standing,) = hold(planted, "Honest", factor=2.01)
     assert standing.status == "wrong"
+
+
+def test_who_is_far_slower_plays_one_block_and_has_no_interval(planted: str) -> None:
+    honest, heavy = hold(planted, "Honest", "Heavy")
+    assert (honest.status, heavy.status, heavy.slow, honest.slow) == ("ok", "ok", True, False)
+    assert [len(blocks) for blocks in heavy.sittings] == [1]
+    assert [len(blocks) for blocks in honest.sittings] == [2, 2]
+    found = heavy.row(honest)["ratio"]
+    assert found["pairs"] == 1
+    assert found["value"] < 0.1
+    assert "low" not in found
+
+
+def test_a_slow_liar_is_still_caught(planted: str) -> None:
+    honest, liar = hold(planted, "Honest", "HeavyForgetful")
+    assert (honest.status, liar.status) == ("ok", "wrong")
+    assert "ratio" not in liar.row(honest)
+
+
+def test_who_takes_long_to_open_is_opened_once_and_sits_every_time(
+    planted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage, "LONG_OPEN_SECONDS", 0.0)
+    late, again = (hold(planted, "Honest")[0] for _ in range(2))
+    assert [len(blocks) for blocks in late.sittings] == [2, 2]
+    assert len(late.opened_s) == 1
+    assert again.row(late)["opened_once"] is True
+    assert again.row(late)["ratio"]["pairs"] == 4
+    monkeypatch.setattr(stage, "LONG_OPEN_SECONDS", 60.0)
+    (late,) = hold(planted, "Honest")
+    assert len(late.opened_s) == 2
+    assert late.row(None)["opened_once"] is False
+
+
+def test_a_liar_that_keeps_its_process_is_caught_in_a_later_sitting(
+    planted: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(stage, "LONG_OPEN_SECONDS", 0.0)
+    mark = tmp_path / "second sitting"
+    player = stage.Contestant("late", f"{planted}:Turncoat", {"mark": str(mark)})
+    reference = stage.Contestant("reference", f"{planted}:Honest", {})
+    sit = stage._sit
+
+    def sit_and_mark(*arguments: Any) -> None:
+        sit(*arguments)
+        mark.touch()
+
+    monkeypatch.setattr(stage, "_sit", sit_and_mark)
+    (standing,) = stage.hold([player], reference, FEEDS, threads=1, sittings=2, rounds=1, block_s=0.05)
+    assert len(standing.sittings) == 2
+    assert (standing.status, len(standing.opened_s)) == ("wrong", 1)
+
+
+def test_no_process_is_left_behind(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Child] = []
+
+    class Counted(Child):
+        def __init__(self, python: str) -> None:
+            super().__init__(python)
+            started.append(self)
+
+    monkeypatch.setattr(stage, "Child", Counted)
+    monkeypatch.setattr(stage, "LONG_OPEN_SECONDS", 0.0)
+    hold(planted, "Honest", "Heavy", "Crashing")
+    assert len(started) == 4
+    assert all(child._process.poll() is not None for child in started)
 
 
 def test_ratios_follow_the_blocks() -> None:

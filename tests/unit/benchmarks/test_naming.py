@@ -112,7 +112,7 @@ def test_every_benchmark_refuses_names_that_it_does_not_know(
 def test_a_run_without_models_needs_no_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     flags = ["--no-models", "--no-orchestration", "--python", "torch=/usr/bin/python3=x", "--models", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", ["run.py", *flags])
-    chosen = run._arguments(KNOWN)
+    chosen = run._arguments({name: {} for name in KNOWN})
     assert (chosen.names, chosen.runtimes, chosen.python) == (
         KNOWN,
         ["openvino", "torch"],

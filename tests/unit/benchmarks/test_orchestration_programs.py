@@ -82,12 +82,15 @@ def test_the_page_shows_what_was_found_and_what_is_not_proven(tmp_path: Path) ->
     entry = {"model": case.name, **solved["korch"]["size"], **{by: one["result"] for by, one in solved.items()}}
     rows = orchestration.ablation(encoder(tmp_path, 1))
     rows["no recomputation"] = {"status": "feasible", "cost_us": None, "bound_us": rows["korch"]["cost_us"] * 1.25}
+    made = {"call": "c", "commit": "c"}
+    ablation = {"model": case.name, "candidates": 1, "distinct": 2345, "measured": 67, "rows": rows}
     document = {
-        "models": [],
+        "models": [{"model": case.name, "failure": "None.", "made": made, "ablation": ablation}],
         "kernels": [],
-        "scale": [entry],
-        "ablation": [{"model": case.name, "candidates": 1, "distinct": 2345, "measured": 67, "rows": rows}],
-        "surroundings": describe(2, ()),
+        "scale": [entry | {"made": made}],
+        "absent": [],
+        "left_out": [],
+        "surroundings": describe(2, {}),
         "sittings": 1,
         "rounds": 1,
         "block_s": 1.0,
