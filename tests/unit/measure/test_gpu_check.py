@@ -316,3 +316,36 @@ def test_what_is_prepared_compiles_and_is_described(tmp_path: Path, monkeypatch:
     for kernel in plans.kernels:
         assert (folder / kernel.images[90]).read_bytes().startswith(b"\x7fELF")
         assert kernel.resources[90].keys() == {launch.function for launch in kernel.kernel.launches}
+
+
+@pytest.fixture
+def sanitizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program in the place of compute-sanitizer: it runs what it is given and has something to say of it."""
+    program = tmp_path / "programs" / "compute-sanitizer"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\nshift 4\n"$@"\necho "========= Invalid read of size 4"\nexit 9\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    return program
+
+
+def test_the_sanitizer_sees_the_kernels_of_all_sizes(folder: Path, sanitizer: Path) -> None:
+    _, document = findings(folder)
+    said = ["========= Invalid read of size 4"]
+    assert document["sanitizer"] == {
+        tool: {"status": 9, "ran": "1 of 1", "failed": [], "log": said}
+        for tool in ("memcheck", "racecheck", "synccheck")
+    }
+
+
+def test_what_the_sanitizer_said_stays_where_its_time_is_up(
+    folder: Path, sanitizer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sanitizer.write_text('#!/bin/sh\necho "========= Invalid read of size 4"\nsleep 600\n')
+    budget = gpu_check.Budget(time.monotonic(), 6.0)
+    checked = gpu_check.Findings(None, budget)
+    gpu_check._sanitize(folder, checked, 1)
+    for found in checked.document["sanitizer"].values():
+        assert found["status"] is None
+        assert found["log"] == ["========= Invalid read of size 4"]
+        assert found["ran"] == "0 of 1"
