@@ -46,11 +46,21 @@ class Case:
     expected: tuple[Array, ...]
 
 
+def left_out(why: str) -> dict[str, str]:
+    """Return what stands where nothing was found."""
+    return {"left_out": why}
+
+
+def draw_operands(graph: PrimitiveGraph) -> tuple[Array, ...]:
+    """Return random operands of a body, the same each time."""
+    rng = np.random.default_rng(0)
+    return tuple(draw_operand(value.type, rng) for value in graph.inputs())
+
+
 def case_of(text: str) -> Case:
     """Draw operands for a body and compute its results by the primitives' meaning, in float64."""
     graph: PrimitiveGraph = parse_graph(text)
-    rng = np.random.default_rng(0)
-    operands = tuple(draw_operand(value.type, rng) for value in graph.inputs())
+    operands = draw_operands(graph)
     feeds = dict(zip((value.id for value in graph.inputs()), operands, strict=True))
     # Sixteen bits are rounded after each primitive, which is no error of a kernel.
     narrow = any(value.type.dtype in (DType.F16, DType.BF16) for value in graph.values)
@@ -61,28 +71,33 @@ def case_of(text: str) -> Case:
     return Case(operands, results, stored)
 
 
+def timed_kernels(kernels: Sequence[PreparedKernel]) -> frozenset[int]:
+    """Return the places of those to time: workloads, some of models, and a small one, as short as a launch."""
+    groups = [kernel.group for kernel in kernels]
+    small = [
+        at for at, kernel in enumerate(kernels) if kernel.group == SIZES and kernel.label.startswith("points, f32")
+    ]
+    of_models = [at for at, group in enumerate(groups) if group not in (SIZES, WORKLOADS)]
+    return frozenset([*small, *of_models[:_MODEL_KERNELS], *(at for at, g in enumerate(groups) if g == WORKLOADS)])
+
+
 class KernelBench:
-    """Checks and times kernels on one GPU; what `late` forbids is left out."""
+    """Checks and times kernels on one GPU; none is timed any more when it is `late`."""
 
-    def __init__(
-        self, cupy: Any, folder: Path, capability: int, roofline: Roofline, late: Deadline, *, timing: bool
-    ) -> None:
+    def __init__(self, cupy: Any, folder: Path, capability: int, roofline: Roofline, late: Deadline) -> None:
         self._cupy, self._folder, self._capability = cupy, folder, capability
-        self._roofline, self._late, self._timing = roofline, late, timing
-        self._of_models = 0
+        self._roofline, self._late = roofline, late
         # The kernels of a body follow each other.
-        self.case = functools.lru_cache(maxsize=1)(case_of)
+        self._case = functools.lru_cache(maxsize=1)(case_of)
 
-    def run(self, prepared: PreparedKernel) -> dict[str, Any]:
+    def run(self, prepared: PreparedKernel, *, timed: bool) -> dict[str, Any]:
         """Return what is found about a kernel; `failure` is null if it computes what it should."""
         kernel = prepared.kernel
-        found: dict[str, Any] = {"group": prepared.group, "label": prepared.label, "name": kernel.name}
         image = prepared.capability_for(self._capability)
         if image is None:
-            return found | {"left_out": f"no image runs on sm_{self._capability}"}
-        if self._late():
-            return found | {"left_out": "time is up"}
-        case = self.case(prepared.graph)
+            return left_out(f"no image runs on sm_{self._capability}")
+        case = self._case(prepared.graph)
+        found: dict[str, Any] = {}
         stream = self._cupy.cuda.Stream(non_blocking=True)
         with stream:
             functions = load_functions(self._cupy, self._folder / prepared.images[image], kernel.launches)
@@ -91,19 +106,10 @@ class KernelBench:
             launch(buffers)
             stream.synchronize()
             found["failure"] = _failure(case, read_results(buffers, case.results))
-            if found["failure"] is None and self._is_timed(prepared):
+            if found["failure"] is None and timed and not self._late():
                 found |= self._times(stream, launch, case, prepared, buffers)
                 found["estimated_us"] = self._roofline.kernel_us(kernel, prepared.resources[image])
         return found
-
-    def _is_timed(self, prepared: PreparedKernel) -> bool:
-        """All workloads, some kernels of models, and one small kernel, which takes what a launch takes."""
-        if not self._timing or self._late():
-            return False
-        if prepared.group == SIZES:
-            return prepared.label.startswith("points, f32")
-        self._of_models += prepared.group != WORKLOADS
-        return prepared.group == WORKLOADS or self._of_models <= _MODEL_KERNELS
 
     def _times(
         self, stream: Any, launch: Callable[[Buffers], None], case: Case, prepared: PreparedKernel, first: Buffers

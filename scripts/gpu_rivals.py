@@ -12,6 +12,8 @@ from korch_cli.core.types import Array
 from korch_cli.measure.cuda.device import time_runs
 
 _WARM_UP, _ROUNDS, _SERIES = 5, 15, 20
+_WARM_UP_US = 20_000.0
+"""Of running, at least: clocks fall while torch compiles."""
 _PRODUCT = 4096
 
 Step = Callable[[], Any]
@@ -70,12 +72,16 @@ def _captured_us(torch: Any, runs: Sequence[Step]) -> float:
     with torch.cuda.graph(graph):
         for i in range(length):
             runs[i % len(runs)]()
-    times = []
-    for _ in range(_WARM_UP + _ROUNDS):
+
+    def replay_us() -> float:
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
         graph.replay()
         end.record()
         end.synchronize()
-        times.append(1e3 * begin.elapsed_time(end) / length)
-    return float(np.median(times[_WARM_UP:]))
+        return float(1e3 * begin.elapsed_time(end))
+
+    spent_us = sum(replay_us() for _ in range(_WARM_UP))
+    while spent_us < _WARM_UP_US:
+        spent_us += replay_us()
+    return float(np.median([replay_us() / length for _ in range(_ROUNDS)]))

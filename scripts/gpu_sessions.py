@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,8 @@ from typing import Any
 _SECONDS = 8.0
 
 
-def run_models(models: Mapping[str, Mapping[str, Any]], folder: Path, late: Callable[[], bool]) -> dict[str, Any]:
-    """Compare each output with its input, and time both.
+def run_model(model: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Compare a model's output with its input, and time both.
 
     Raises:
         Exception: ONNX Runtime or its CUDA provider is missing.
@@ -20,29 +20,21 @@ def run_models(models: Mapping[str, Mapping[str, Any]], folder: Path, late: Call
     from korch_cli.core.model import Bindings
     from korch_cli.core.progress import Silent
 
-    if not models:
-        return {"left_out": "no model was prepared"}
     verify.require_cuda()
-    found: dict[str, Any] = {}
-    for name, model in models.items():
-        if late():
-            found[name] = {"left_out": "time is up"}
-            continue
-        source, output = folder / model["input"], folder / model["output"]
-        shapes = {given: tuple(shape) for given, shape in model["shapes"].items()}
-        feeds = verify.draw_inputs(source, verify.bind_inputs(source, Bindings({}, shapes)), seed=0, runs=2)
-        library = verify.find_library(output)
-        fast = verify.Subject("output", output, library, True, verify.CUDA_PROVIDER)
-        verdict = verify.verify_models(
-            verify.Subject("input", source, None, optimize=False),
-            fast,
-            feeds,
-            rtol=1e-3,
-            atol=1e-4,
-            variant="with the library",
-            threads=4,
-        )
-        own = verify.Subject("input", source, None, True, verify.CUDA_PROVIDER)
-        compared = verify.compare_speed([own, fast], feeds[0], threads=4, seconds=_SECONDS, progress=Silent())
-        found[name] = {"verdict": asdict(verdict), "ratio": asdict(compared.ratios[0])}
-    return found
+    source, output = folder / model["input"], folder / model["output"]
+    shapes = {given: tuple(shape) for given, shape in model["shapes"].items()}
+    feeds = verify.draw_inputs(source, verify.bind_inputs(source, Bindings({}, shapes)), seed=0, runs=2)
+    library = verify.find_library(output)
+    fast = verify.Subject("output", output, library, True, verify.CUDA_PROVIDER)
+    verdict = verify.verify_models(
+        verify.Subject("input", source, None, optimize=False),
+        fast,
+        feeds,
+        rtol=1e-3,
+        atol=1e-4,
+        variant="with the library",
+        threads=4,
+    )
+    own = verify.Subject("input", source, None, True, verify.CUDA_PROVIDER)
+    compared = verify.compare_speed([own, fast], feeds[0], threads=4, seconds=_SECONDS, progress=Silent())
+    return {"verdict": asdict(verdict), "ratio": asdict(compared.ratios[0])}

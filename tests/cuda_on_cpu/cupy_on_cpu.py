@@ -143,6 +143,7 @@ def cupy_on_cpu(library: Path, clock: Clock) -> types.ModuleType:
                 getDeviceProperties=lambda device: {"name": b"NVIDIA H200"},
                 driverGetVersion=lambda: 13000,
                 getDeviceCount=lambda: 1,
+                deviceSynchronize=lambda: None,
             ),
         ),
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -87,8 +89,9 @@ def execute(
     """Run the launches of a kernel; `order` as in cuda_on_cpu.cpp.
 
     Raises:
-        FaultError: a sanitizer reported something, or the threads came to a standstill.
+        FaultError: a sanitizer reported something, the threads came to a standstill, or a GPU would refuse a launch.
     """
+    _check_bounds(kernel)
     sanitizer = Sanitizer[library.stem.rsplit("_", 1)[1]]
     sizes = [typed.size_bytes for typed in outputs]
     lines = [f"buffer {array.nbytes} given" for array in inputs]
@@ -115,6 +118,14 @@ def execute(
         results.append(np.frombuffer(data, typed.dtype.numpy).reshape(typed.shape))
         at += typed.size_bytes
     return results
+
+
+def _check_bounds(kernel: CudaKernel) -> None:
+    """Refuse blocks that are larger than the function was compiled for, as the driver does."""
+    for launch in kernel.launches:
+        bound = re.search(rf"__launch_bounds__\((\d+)\)\s+{launch.function}\(", kernel.source)
+        if bound and math.prod(launch.block) > int(bound[1]):
+            raise FaultError(f"{launch.function}: blocks of {math.prod(launch.block)} threads, compiled for {bound[1]}")
 
 
 def _launcher(folder: Path, sanitizer: Sanitizer) -> Path:

@@ -88,10 +88,88 @@ def test_an_index_past_the_end_overflows_the_heap(of: PrimitiveGraph, old: str, 
         run(of, planted(first_kernel(of), old, new), cuda_builds, Sanitizer.ADDRESS)
 
 
-def test_an_index_past_the_end_of_shared_memory_overflows_it(cuda_builds: Path) -> None:
-    faulty = planted(first_kernel(TRANSPOSE), "v0_tile[32][33]", "v0_tile[31][33]")
-    with pytest.raises(FaultError, match=r"global-buffer-overflow|out of bounds"):
-        run(TRANSPOSE, faulty, cuda_builds, Sanitizer.ADDRESS)
+@pytest.mark.parametrize(
+    ("of", "old", "new", "access"),
+    [
+        (SCALARS, "a0[i0]", "a0[i0 + 1]", "READ of size 4"),
+        (SCALARS, "r0[i0]", "r0[i0 + 1]", "WRITE of size 4"),
+        (SCALARS, "r0[i0]", "r0[i0 - 1]", "WRITE of size 4"),
+        (POINTS, "load<4>(a0 + i0_0, count)", "load<4>(a0 + i0_0)", "READ of size"),
+        (POINTS, "store<4>(r0 + i0_0, r0_pack, count)", "store<4>(r0 + i0_0, r0_pack)", "WRITE of size"),
+        (TRANSPOSE, "r0[33 * i0 + i1]", "r0[33 * i0 + i1 + 1]", "WRITE of size 4"),
+        (ROWS, "r0[i0] = v1", "r0[i0 + 3] = v1", "WRITE of size 4"),
+        (COLUMNS, "r0[i1] = v1", "r0[i1 + 35] = v1", "WRITE of size 4"),
+        (BLOCK, "r0[i0] = v1", "r0[i0 + 2] = v1", "WRITE of size 4"),
+    ],
+)
+def test_reads_and_writes_outside_of_memory_are_told_apart(
+    of: PrimitiveGraph, old: str, new: str, access: str, cuda_builds: Path
+) -> None:
+    with pytest.raises(FaultError, match=access):
+        run(of, planted(first_kernel(of), old, new), cuda_builds, Sanitizer.ADDRESS)
+
+
+def launched(kernel: CudaKernel, blocks: int = 0, threads: float = 1) -> CudaKernel:
+    """The kernel with so many more blocks, of so many times the threads."""
+    (launch,) = kernel.launches
+    grid, block = (launch.grid[0] + blocks, 1, 1), (int(launch.block[0] * threads), 1, 1)
+    return replace(kernel, launches=(replace(launch, grid=grid, block=block),))
+
+
+@pytest.mark.parametrize("of", [TRANSPOSE, COLUMNS, BLOCK])
+@pytest.mark.parametrize("sanitizer", [Sanitizer.ADDRESS, Sanitizer.THREAD])
+def test_a_block_too_few_leaves_results_unwritten(of: PrimitiveGraph, sanitizer: Sanitizer, cuda_builds: Path) -> None:
+    with pytest.raises(AssertionError, match="Not equal"):
+        run(of, launched(first_kernel(of), blocks=-1), cuda_builds, sanitizer)
+
+
+def test_a_block_too_many_that_nothing_masks_is_out_of_bounds(cuda_builds: Path) -> None:
+    with pytest.raises(FaultError, match="heap-buffer-overflow"):
+        run(BLOCK, launched(first_kernel(BLOCK), blocks=1), cuda_builds, Sanitizer.ADDRESS)
+
+
+@pytest.mark.parametrize("of", [TRANSPOSE, COLUMNS, BLOCK])
+def test_blocks_of_too_few_threads_compute_something_else(of: PrimitiveGraph, cuda_builds: Path) -> None:
+    with pytest.raises((AssertionError, FaultError), match=r"Not equal|divergence|overflow"):
+        run(of, launched(first_kernel(of), threads=0.5), cuda_builds, Sanitizer.ADDRESS)
+
+
+@pytest.mark.parametrize("of", [TRANSPOSE, POINTS, SCALARS, ROWS, COLUMNS, BLOCK])
+@pytest.mark.parametrize("sanitizer", Sanitizer)
+def test_blocks_of_more_threads_than_a_kernel_is_compiled_for_are_refused(
+    of: PrimitiveGraph, sanitizer: Sanitizer, cuda_builds: Path
+) -> None:
+    """A GPU launches none of them, whatever the text would do with the threads."""
+    with pytest.raises(FaultError, match="threads, compiled for"):
+        run(of, launched(first_kernel(of), threads=2), cuda_builds, sanitizer)
+
+
+@pytest.mark.parametrize("grid", [(1, 70000, 1), (1, 1, 70000), (0, 1, 1)])
+def test_grids_that_no_gpu_has_are_refused(grid: tuple[int, int, int], cuda_builds: Path) -> None:
+    kernel = first_kernel(SCALARS)
+    faulty = replace(kernel, launches=(replace(kernel.launches[0], grid=grid),))
+    with pytest.raises(FaultError, match="extents of the grid"):
+        run(SCALARS, faulty, cuda_builds, Sanitizer.NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("of", "old", "new"),
+    [
+        (COLUMNS, "v1_shared[512]", "v1_shared[511]"),
+        (BLOCK, "v1_shared[16]", "v1_shared[15]"),
+        (TRANSPOSE, "v0_tile[32][33]", "v0_tile[31][33]"),
+    ],
+)
+def test_shared_memory_that_is_too_small_overflows(of: PrimitiveGraph, old: str, new: str, cuda_builds: Path) -> None:
+    with pytest.raises(FaultError, match=r"global-buffer-overflow|out of bounds|insufficient space"):
+        run(of, planted(first_kernel(of), old, new), cuda_builds, Sanitizer.ADDRESS)
+
+
+@pytest.mark.parametrize("sanitizer", [Sanitizer.NOTHING, Sanitizer.THREAD])
+def test_more_shared_memory_than_a_block_has_is_refused(sanitizer: Sanitizer, cuda_builds: Path) -> None:
+    faulty = planted(first_kernel(TRANSPOSE), "v0_tile[32][33]", "v0_tile[32][433]")
+    with pytest.raises(FaultError, match="bytes of shared memory"):
+        run(TRANSPOSE, faulty, cuda_builds, sanitizer)
 
 
 @pytest.mark.parametrize(
@@ -116,10 +194,17 @@ def test_a_missing_mask_is_caught(
         run(of, planted(first_kernel(of), old, new), cuda_builds, sanitizer)
 
 
-def test_a_misaligned_vector_is_caught(cuda_builds: Path) -> None:
-    faulty = planted(first_kernel(POINTS), "a0 + i0_0", "a0 + 2 + i0_0")
+@pytest.mark.parametrize(
+    ("of", "old", "new"),
+    [
+        (POINTS, "a0 + i0_0", "a0 + 2 + i0_0"),
+        (POINTS, "r0 + i0_0", "r0 + 1 + i0_0"),
+        (ROWS, "a0 + 24 * i0", "a0 + 1 + 24 * i0"),
+    ],
+)
+def test_a_misaligned_vector_is_caught(of: PrimitiveGraph, old: str, new: str, cuda_builds: Path) -> None:
     with pytest.raises(FaultError, match="misaligned address"):
-        run(POINTS, faulty, cuda_builds, Sanitizer.ADDRESS)
+        run(of, planted(first_kernel(of), old, new), cuda_builds, Sanitizer.ADDRESS)
 
 
 @pytest.mark.parametrize("of", [TRANSPOSE, BLOCK, ROWS])

@@ -29,7 +29,7 @@ LAUNCH_US = 5.0
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fibers are slow, and this device's clock needs no repetition."""
-    for name, value in (("_SERIES_US", 40.0), ("_MOST_COPIES", 3), ("_WARM_UP", 1), ("_ROUNDS", 2)):
+    for name, value in (("_SERIES_US", 40.0), ("_MOST_COPIES", 3), ("_WARM_UP_US", 1.0), ("_ROUNDS", 2)):
         monkeypatch.setattr(device, name, value)
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+import signal
+import subprocess
 import sys
+import time
 import types
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +21,12 @@ import pytest
 from korch_cli.core.errors import MissingError
 from korch_cli.core.gpu import Resources
 from korch_cli.core.text import parse_graph, print_graph
-from korch_cli.measure.cuda import Roofline, device, named_gpu
+from korch_cli.measure.cuda import Roofline, named_gpu
 from korch_cli.toolchain import find_nvrtc
 from scripts import gpu_check, prepare_gpu_check
 from scripts.gpu_bench import SIZES, WORKLOADS, calibration, case_of
 from scripts.gpu_plans import SCHEMA, Plans, PreparedKernel, read_plans, write_plans
+from scripts.gpu_process import Child
 from scripts.gpu_workloads import DTYPES, Workload, workloads
 from scripts.prepare_gpu_check import kernels_of
 from tests.cuda_on_cpu.cupy_on_cpu import Clock, cupy_on_cpu
@@ -32,10 +37,31 @@ LAUNCH_US = 5.0
 NEEDS = Resources(16, 0, 0)
 
 
-@pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("_SERIES_US", 40.0), ("_MOST_COPIES", 2), ("_WARM_UP", 1), ("_ROUNDS", 2)):
-        monkeypatch.setattr(device, name, value)
+STAND_IN = """
+import sys
+from pathlib import Path
+from korch_cli.measure.cuda import device
+from tests.cuda_on_cpu.cupy_on_cpu import Clock, cupy_on_cpu
+device._SERIES_US, device._MOST_COPIES, device._WARM_UP_US, device._ROUNDS = 40.0, 2, 1.0, 2
+made = cupy_on_cpu(Path({library!r}), Clock())
+whole = made.RawModule
+def raw_module(*, path):
+    content = Path(path).read_bytes()
+    if content != b"an image":
+        exec(content.decode(), {{"cupy": made}})
+    return whole(path=path)
+made.RawModule = raw_module
+sys.modules["cupy"] = made
+"""
+"""A module `cupy` for the processes of a check. An image that is no image is what happens when it is loaded."""
+CRASHES = b"import os; os.abort()"
+HANGS = b"import time; time.sleep(600)"
+REFUSED = b"raise RuntimeError('no kernel image is available')"
+LOST = b"""
+def refuse(): raise RuntimeError('an illegal memory access was encountered')
+cupy.cuda.runtime.deviceSynchronize = refuse
+refuse()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +88,11 @@ def folder(
     """As `prepare_gpu_check` writes it; images are never looked at by the stand-in."""
     made = tmp_path / "prepared"
     made.mkdir()
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    (modules / "cupy.py").write_text(STAND_IN.format(library=str(library)))
+    here = Path(__file__).parents[3]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (modules, here / "src", here))))
     monkeypatch.setitem(sys.modules, "cupy", cupy_on_cpu(library, Clock()))
     prepared = []
     for group, label, graph, kernel in found:
@@ -83,6 +114,7 @@ def findings(folder: Path, *flags: str) -> tuple[int, dict[str, Any]]:
 def test_every_kernel_is_checked_and_those_that_count_are_timed(folder: Path) -> None:
     code, document = findings(folder)
     assert code == 0
+    assert document["complete"]
     machine = {"gpu": "NVIDIA H200", "capability": 90, "estimates_for": "H200", "driver": 13000, "cupy": "14.2.0"}
     assert document["machine"] == machine
     assert [entry["failure"] for entry in document["kernels"]] == [None] * 3
@@ -93,8 +125,9 @@ def test_every_kernel_is_checked_and_those_that_count_are_timed(folder: Path) ->
     (rival,) = document["rivals"].values()
     assert rival.keys() == {"cupy_us", "torch_us", "torch_compiled_us"}
     # The stand-in has none of CuPy's own kernels.
-    for missing in (document["sanitizer"], document["models"], document["products"], *rival.values()):
+    for missing in (document["sanitizer"], document["products"], *rival.values()):
         assert missing["left_out"]
+    assert document["models"] == {}
 
 
 def test_what_is_wrong_is_an_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,11 +142,72 @@ def test_what_is_wrong_is_an_error(folder: Path, capsys: pytest.CaptureFixture[s
     assert "FAILED  sizes: points, f32" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("image", "failure"),
+    [
+        (CRASHES, "its process ended with -6"),
+        (HANGS, "it took longer than 2 s"),
+        (REFUSED, "RuntimeError: no kernel image is available"),
+        (LOST, "RuntimeError: an illegal memory access was encountered"),
+    ],
+    ids=["crash", "hang", "refused", "lost GPU"],
+)
+@pytest.mark.parametrize("at", [0, 2])
+def test_a_kernel_that_fails_ends_nothing_else(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    image: bytes,
+    failure: str,
+    at: int,
+) -> None:
+    monkeypatch.setitem(gpu_check._STEP_S, "kernels", 2.0)
+    (folder / read_plans(folder).kernels[at].images[90]).write_bytes(image)
+    code, document = findings(folder)
+    assert code == 1
+    assert document["complete"]
+    failures = [entry.pop("failure") for entry in document["kernels"]]
+    assert failures.pop(at).startswith(failure)
+    assert failures == [None, None]
+    assert [entry["group"] for entry in document["kernels"]] == [SIZES, WORKLOADS, "a model"]
+    assert failure in capsys.readouterr().err
+
+
+def test_what_is_found_is_written_while_the_check_runs(folder: Path) -> None:
+    """A check that is stopped leaves what it found, and no process of its own."""
+    (folder / read_plans(folder).kernels[1].images[90]).write_bytes(HANGS)
+    output = folder.parent / "found.json"
+    command = [sys.executable, "-m", "scripts.gpu_check", str(folder), "-o", str(output)]
+    here = Path(__file__).parents[3]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=here) as running:
+        until = time.monotonic() + 60
+        while not output.exists() and time.monotonic() < until:
+            time.sleep(0.1)
+        running.send_signal(signal.SIGTERM)
+        assert "kernels: 1 of 3" in running.communicate(timeout=60)[1]
+    document = json.loads(output.read_text())
+    assert not document["complete"]
+    assert [entry["failure"] for entry in document["kernels"]] == [None]
+
+
+def test_a_process_is_ended_with_what_it_started() -> None:
+    script = (
+        "import subprocess; print(subprocess.Popen(['sleep', '600']).pid, flush=True); import time; time.sleep(600)"
+    )
+    with Child([sys.executable, "-c", script]) as child:
+        started = child.line(30.0)
+        assert child.line(0.1) is None
+        assert child.why == "it took longer than 0 s"
+    stat = Path(f"/proc/{started}/stat")
+    assert not stat.exists() or " Z " in stat.read_text()
+
+
 def test_time_that_is_up_leaves_out_the_rest_by_name(folder: Path) -> None:
     code, document = findings(folder, "--seconds", "-1")
     assert code == 0
     assert {entry["left_out"] for entry in document["kernels"]} == {"time is up"}
-    assert {entry["left_out"] for entry in document["rivals"].values()} == {"time is up"}
+    (rival,) = document["rivals"].values()
+    assert {found["left_out"] for found in rival.values()} == {"time is up"}
 
 
 def test_a_bare_check_is_of_all_sizes_and_nothing_else(folder: Path) -> None:
@@ -222,3 +316,36 @@ def test_what_is_prepared_compiles_and_is_described(tmp_path: Path, monkeypatch:
     for kernel in plans.kernels:
         assert (folder / kernel.images[90]).read_bytes().startswith(b"\x7fELF")
         assert kernel.resources[90].keys() == {launch.function for launch in kernel.kernel.launches}
+
+
+@pytest.fixture
+def sanitizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program in the place of compute-sanitizer: it runs what it is given and has something to say of it."""
+    program = tmp_path / "programs" / "compute-sanitizer"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\nshift 4\n"$@"\necho "========= Invalid read of size 4"\nexit 9\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    return program
+
+
+def test_the_sanitizer_sees_the_kernels_of_all_sizes(folder: Path, sanitizer: Path) -> None:
+    _, document = findings(folder)
+    said = ["========= Invalid read of size 4"]
+    assert document["sanitizer"] == {
+        tool: {"status": 9, "ran": "1 of 1", "failed": [], "log": said}
+        for tool in ("memcheck", "racecheck", "synccheck")
+    }
+
+
+def test_what_the_sanitizer_said_stays_where_its_time_is_up(
+    folder: Path, sanitizer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sanitizer.write_text('#!/bin/sh\necho "========= Invalid read of size 4"\nsleep 600\n')
+    budget = gpu_check.Budget(time.monotonic(), 6.0)
+    checked = gpu_check.Findings(None, budget)
+    gpu_check._sanitize(folder, checked, 1)
+    for found in checked.document["sanitizer"].values():
+        assert found["status"] is None
+        assert found["log"] == ["========= Invalid read of size 4"]
+        assert found["ran"] == "0 of 1"

@@ -23,7 +23,8 @@ _MEMORY_SHARE = 0.5
 """Of the free memory, for copies."""
 _SERIES_US = 2000.0
 _LONGEST_SERIES = 400
-_WARM_UP, _ROUNDS = 3, 25
+_WARM_UP_US, _ROUNDS = 20_000.0, 25
+"""A GPU that had nothing to do needs milliseconds to reach its clocks again."""
 
 Buffers = dict[str, list[Any]]
 """Device memory by the kind of argument: "in", "out", "scratch"."""
@@ -91,12 +92,11 @@ def time_runs(cupy: Any, stream: Any, runs: Sequence[Run]) -> list[float]:
     for i in range(length):
         runs[i % len(runs)]()
     graph = stream.end_capture()
-    times_us = []
-    for turn in range(_WARM_UP + _ROUNDS):
-        elapsed_us = _elapsed_us(cupy, stream, functools.partial(graph.launch, stream))
-        if turn >= _WARM_UP:
-            times_us.append(elapsed_us / length)
-    return times_us
+    replay = functools.partial(_elapsed_us, cupy, stream, functools.partial(graph.launch, stream))
+    spent_us = replay()
+    while spent_us < _WARM_UP_US:
+        spent_us += replay()
+    return [replay() / length for _ in range(_ROUNDS)]
 
 
 def _poisoned(cupy: Any, size: int) -> Any:
