@@ -4,6 +4,8 @@ A body is connected (an edge, or an operand that two primitives both walk over, 
 leaves it and comes back). It is grown from its smallest primitive, one neighbour and the convex closure at a time,
 which reaches every connected convex set exactly once: within such a set, any smaller one that holds the seed has a
 neighbour, and the closure stays inside. Only limits that hold for all subsets of a body, such as its size, cut growth.
+A value with very many readers or operands is an exception: next to one of them, a body takes only those that follow it,
+so that the work for a hub grows with their number and not with its square.
 Sizes are visited in ascending order. Where a wide region has more bodies of one size than its share, those that save
 the most memory traffic stay (a beam), so that a chain keeps all its intervals and a hub does not explode.
 """
@@ -11,7 +13,7 @@ the most memory traffic stay (a beam), so that a chain keeps all its intervals a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from korch_cli.candidates.canonical import Canonicalizer
@@ -116,7 +118,8 @@ class _Region:
     def __init__(self, graph: PrimitiveGraph, allowed: frozenset[int], limits: SearchLimits) -> None:
         self._limits = limits
         self._above, self._below = _reachable(graph)
-        self._near = [_mask(near) for near in _neighbours(graph, allowed, limits.sibling_reach)]
+        self._near, self._hubs = _neighbours(graph, allowed, limits)
+        self._wide = _mask(self._hubs)
         self._forbidden = _mask(v.id for v in graph.values if v.id not in allowed)
         self._linear = _mask(v.id for v in graph.values if isinstance(v.op, Linear))
         self._reduces = _mask(v.id for v in graph.values if isinstance(v.op, Reduce | WindowReduce))
@@ -165,6 +168,9 @@ class _Region:
             above |= self._above[v]
             below |= self._below[v]
             near |= self._near[v]
+        for v in _bits(mask & self._wide, seed):
+            for side in self._hubs[v]:
+                near |= side.reached(mask)
         for u in _bits(near & ~mask, seed):
             added = 1 << u
             grown = mask | added | (above | self._above[u]) & (below | self._below[u])
@@ -221,14 +227,50 @@ def _reachable(graph: PrimitiveGraph) -> tuple[list[int], list[int]]:
     return above, below
 
 
-def _neighbours(graph: PrimitiveGraph, allowed: frozenset[int], reach: int) -> list[frozenset[int]]:
-    """For each allowed value, the allowed values that an edge or an operand in common joins to it."""
-    near: list[set[int]] = [set() for _ in graph.values]
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The many readers, or the many operands, of one value.
 
-    def join(u: int, v: int) -> None:
-        near[u].add(v)
-        near[v].add(u)
+    Attributes:
+        members: all of them, as bits.
+        following: for each of them, the next ones.
+    """
 
+    members: int
+    following: Mapping[int, int]
+
+    def reached(self, mask: int) -> int:
+        """What a body with the value may take: any of the members, then only those that follow the first it has."""
+        taken = self.members & mask
+        return self.following[(taken & -taken).bit_length() - 1] if taken else self.members
+
+
+def _neighbours(
+    graph: PrimitiveGraph, allowed: frozenset[int], limits: SearchLimits
+) -> tuple[list[int], dict[int, list[_Side]]]:
+    """Return what joins allowed values: for each, those that an edge or an operand in common joins to it, as bits.
+
+    Where more than `limits.edge_reach` readers or operands would be among them, they are a side instead.
+    """
+    near = _siblings(graph, allowed, limits.sibling_reach)
+    hubs: dict[int, list[_Side]] = {}
+    for v in allowed:
+        for ends in (graph.values[v].args, graph.users[v]):
+            found = sorted(allowed.intersection(ends))
+            if len(found) > limits.edge_reach:
+                hubs.setdefault(v, []).append(_side(found, limits.edge_reach))
+            else:
+                near[v] |= _mask(found)
+    return near, hubs
+
+
+def _side(members: Sequence[int], reach: int) -> _Side:
+    return _Side(_mask(members), {v: _mask(members[i + 1 : i + 1 + reach]) for i, v in enumerate(members)})
+
+
+def _siblings(graph: PrimitiveGraph, allowed: frozenset[int], reach: int) -> list[int]:
+    """For each allowed value, those that an operand in common joins to it, as bits."""
+    near = [0] * len(graph.values)
     for value in graph.values:
         if isinstance(value.op, Constant):
             continue
@@ -236,13 +278,12 @@ def _neighbours(graph: PrimitiveGraph, allowed: frozenset[int], reach: int) -> l
         for u in graph.users[value.id]:
             if u in allowed:
                 readers.setdefault(_domain(graph, graph.values[u]), []).append(u)
-                if value.id in allowed:
-                    join(value.id, u)
         for alike in readers.values():
             for i, u in enumerate(alike):
                 for v in alike[i + 1 : i + 1 + reach]:
-                    join(u, v)
-    return list(map(frozenset, near))
+                    near[u] |= 1 << v
+                    near[v] |= 1 << u
+    return near
 
 
 def _domain(graph: PrimitiveGraph, value: Value) -> tuple[int, ...]:

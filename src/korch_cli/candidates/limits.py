@@ -23,6 +23,8 @@ class SearchLimits:
         max_candidates: in all; `per_seed` is lowered until they fit.
         sibling_reach: of the values that read the same operand over the same domain, how many of the next ones each
             may be fused with although no edge joins them.
+        edge_reach: of the readers of one value, and of its operands, how many of the next ones a body with the value
+            and one of them may take. Values that have no more are not limited.
         dtypes: element types that kernels take.
     """
 
@@ -34,6 +36,7 @@ class SearchLimits:
     per_seed: int = 400
     max_candidates: int = 50_000
     sibling_reach: int = 4
+    edge_reach: int = 16
     dtypes: frozenset[DType] = frozenset(DType) - {DType.STRING}
 
 

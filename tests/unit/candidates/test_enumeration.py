@@ -216,3 +216,40 @@ def test_equal_layers_get_equal_candidates() -> None:
         for start, end in pairwise([*starts, len(lines)])
     ]
     assert layers[0] == layers[1] == layers[2] == layers[3]
+
+
+def hub(readers: int) -> PrimitiveGraph:
+    """One value, %1, with many readers, whose results are the operands of one concatenation."""
+    lines = ['%0 "x" f32[8,4] = input', '%1 "h" f32[8,4] = elementwise tanh (%0) @0']
+    ids = range(2, 2 + readers)
+    lines += [f'%{i} "r{i}" f32[8,4] = elementwise neg (%1) @{i}' for i in ids]
+    joined = ", ".join(f"%{i}" for i in ids)
+    lines.append(f'%{2 + readers} "y" f32[{8 * readers},4] = concat axis=0 ({joined}) @1')
+    return graph(*lines, f"outputs (%{2 + readers})")
+
+
+def test_the_work_for_a_hub_grows_no_faster_than_its_readers() -> None:
+    def looked_at(readers: int) -> int:
+        found = enumerate_candidates(hub(readers), SearchLimits(per_seed=60, max_primitives=8))
+        # Whatever is looked at ends as a candidate, or is counted with the reason why not.
+        return len(found.candidates) + sum(found.counters.values())
+
+    assert looked_at(120) < 2.5 * looked_at(60)
+
+
+def test_a_value_with_few_readers_and_operands_loses_nothing() -> None:
+    unlimited = SearchLimits(max_primitives=5, sibling_reach=1, edge_reach=100, per_seed=10_000)
+    few = SearchLimits(max_primitives=5, sibling_reach=1, edge_reach=9, per_seed=10_000)
+    assert enumerate_candidates(hub(9), few).candidates == enumerate_candidates(hub(9), unlimited).candidates
+    assert bodies(enumerate_candidates(hub(11), few)) < bodies(enumerate_candidates(hub(11), unlimited))
+
+
+def test_a_hub_takes_any_reader_and_then_those_that_follow() -> None:
+    limits = SearchLimits(max_primitives=3, sibling_reach=0, edge_reach=2)
+    found = bodies(enumerate_candidates(hub(8), limits))
+    assert {(1, r) for r in range(2, 10)} <= found
+    assert {(r, 10) for r in range(2, 10)} <= found
+    triples = {(r, s) for r in range(2, 10) for s in (r + 1, r + 2) if s < 10}
+    assert {body for body in found if len(body) == 3} == {(1, r, s) for r, s in triples} | {
+        (r, s, 10) for r, s in triples
+    }

@@ -51,6 +51,12 @@ def test_what_was_measured_in_quiet_is_kept_for_good(store: ProfileStore, scene:
     assert ask(store, 2) == 1
 
 
+def test_what_says_nothing_of_others_counts_as_measured_in_quiet(store: ProfileStore, scene: dict[str, float]) -> None:
+    store.keep("a figure", encode(1), decode)
+    scene.update(hours=100.0, others=0.0)
+    assert ask(store, 2) == 1
+
+
 def test_what_was_measured_beside_others_is_measured_again_an_hour_later(
     store: ProfileStore, scene: dict[str, float]
 ) -> None:
