@@ -114,6 +114,11 @@ def test_a_concatenation_of_a_tensor_with_itself(tmp_path: Path) -> None:
     assert check(tmp_path, "convolve_parts", text, 1) == 0
 
 
+def test_parts_that_others_read_stay_in_one_convolution(tmp_path: Path) -> None:
+    more = {"more": ", float[2, 16, 5, 6] again", "rest": "again = Relu(x1)"}
+    assert check(tmp_path, "convolve_parts", written("convolve_parts", "kernel_shape = [1, 1]", **more), 1) == 0
+
+
 @pytest.mark.parametrize("opset", [1, 2, 7, 11, 13, 18, 21])
 def test_every_version_of_split(tmp_path: Path, opset: int) -> None:
     """ONNX Runtime has no Split of version 1."""
