@@ -5,17 +5,26 @@ the input the model is then; for all rules together the same, and, with --withou
 on a model if its whole 95 % interval is above 1.
 
     python scripts/mine.py build/models -o build/mining
+
+With --by-cpu, figures that a busy machine disturbs less: the processor time of one thread, two models alternating run
+by run in this process. The model that all rules leave is compared with the input, with all rules but one, and with the
+same model again, which shows how far a figure can be from the truth. Each figure is the mean of the medians of four
+sittings with sessions of their own; instead of an interval there are the lowest and the highest of the four.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import onnxruntime
 
 from korch_cli.algebra import default_rules, simplify
 from korch_cli.algebra.rule import Rule
@@ -27,7 +36,12 @@ from korch_cli.verify import draw_inputs
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "models"), str(ROOT / "benchmarks")]
 ALL = "all rules"
+AGAIN = "all rules again"
+INPUT = "input"
 DASH = "–"
+_FEWEST_PAIRS = 4
+_PROVIDER = "CPUExecutionProvider"
+_SITTINGS = 4
 
 
 def main() -> None:
@@ -45,7 +59,7 @@ def main() -> None:
         print(name, flush=True)
         found[name] = _mine(path, entries[name], chosen)
         (chosen.output / "mining.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        (chosen.output / "mining.md").write_text(page(found), encoding="utf-8")
+        (chosen.output / "mining.md").write_text(page(found, by_cpu=chosen.by_cpu > 0), encoding="utf-8")
 
 
 def _mine(path: Path, entry: Mapping[str, Any], chosen: argparse.Namespace) -> dict[str, Any]:
@@ -58,11 +72,13 @@ def _mine(path: Path, entry: Mapping[str, Any], chosen: argparse.Namespace) -> d
         source = folder / "source.onnx"
         save_model(model.proto, path.parent, source)
         feeds = draw_inputs(source, [(name, model.types[name]) for name in model.inputs], seed=0, runs=1, given={})[0]
-        variants = list(_variants(model, path, folder, without=chosen.without))
+        variants = list(_variants(model, path, folder, without=chosen.without or chosen.by_cpu > 0))
         if not variants:
             return {}
+        if chosen.by_cpu:
+            return _by_cpu(source, variants, feeds, chosen.by_cpu)
         runtime = {"model": str(source)}
-        contestants = [Contestant("input", "OnnxRuntime", runtime)]
+        contestants = [Contestant(INPUT, "OnnxRuntime", runtime)]
         contestants += [Contestant(name, "OnnxRuntime", {"model": str(file)}) for name, file, _ in variants]
         reference = Contestant("reference", "OnnxRuntime", runtime | {"optimize": False})
         standings = hold(
@@ -80,6 +96,45 @@ def _mine(path: Path, entry: Mapping[str, Any], chosen: argparse.Namespace) -> d
     for row in rows.values():
         row.pop("samples_us", None)
     return rows
+
+
+def _by_cpu(
+    source: Path, variants: Sequence[tuple[str, Path, int]], feeds: Mapping[str, Any], seconds: float
+) -> dict[str, Any]:
+    """Return how many times as long each model without something takes as the one that all rules leave."""
+    [(whole, applied)] = [(file, count) for name, file, count in variants if name == ALL]
+    pairs = [(INPUT, source, 0), (AGAIN, whole, applied)]
+    pairs += [(name, file, count) for name, file, count in variants if name.startswith("without ")]
+    rows: dict[str, Any] = {}
+    for name, other, count in pairs:
+        sittings = [_ratios(other, whole, feeds, seconds, swapped=i % 2 > 0) for i in range(_SITTINGS)]
+        middles = [statistics.median(ratios) for ratios in sittings]
+        ratio = {"value": statistics.fmean(middles), "low": min(middles), "high": max(middles)}
+        rows[name] = {"ratio": ratio, "pairs": sum(map(len, sittings)), "applied": count}
+        print(f"  {name}: {ratio['value']:.3f}, {ratio['low']:.3f} to {ratio['high']:.3f}", flush=True)
+    return rows
+
+
+def _ratios(slower: Path, faster: Path, feeds: Mapping[str, Any], seconds: float, *, swapped: bool) -> list[float]:
+    """Return how many times as much processor time the first model took as the second, run after run.
+
+    Where a session's weights lie in memory makes up to 4 %, so that it matters which one was opened first.
+    """
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    order = (1, 0) if swapped else (0, 1)
+    sessions = {i: onnxruntime.InferenceSession(str((slower, faster)[i]), options, [_PROVIDER]) for i in order}
+    end = time.thread_time() + seconds
+    found: list[float] = []
+    while time.thread_time() < end or len(found) < _FEWEST_PAIRS:
+        times = [0, 0]
+        for i in (0, 1) if len(found) % 2 else (1, 0):
+            start = time.thread_time_ns()
+            sessions[i].run(None, dict(feeds))
+            times[i] = time.thread_time_ns() - start
+        found.append(times[0] / times[1])
+    return found[1:]
 
 
 def _variants(model: Model, path: Path, folder: Path, *, without: bool) -> Iterator[tuple[str, Path, int]]:
@@ -102,14 +157,15 @@ def _variants(model: Model, path: Path, folder: Path, *, without: bool) -> Itera
         yield name, file, sum(count for _, count in found.applied)
 
 
-def page(found: Mapping[str, Mapping[str, Any]]) -> str:
+def page(found: Mapping[str, Mapping[str, Any]], *, by_cpu: bool) -> str:
     """Return the figures as a table, one row for each rule and model."""
+    what = f"processor time, {ALL} = 1" if by_cpu else "speed, input = 1"
     lines = [
-        "| rule | model | applied | speed of the input = 1 | 95 % interval | |",
+        f"| rule | model | applied | {what} | {'lowest and highest' if by_cpu else '95 % interval'} | |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     names = [rule.name for rule in default_rules()]
-    for rule in (*names, *(f"without {name}" for name in names), ALL):
+    for rule in (*names, *(f"without {name}" for name in names), *((INPUT, AGAIN) if by_cpu else (ALL,))):
         for model, rows in found.items():
             if rule in rows:
                 lines.append(_line(rule, model, rows[rule]))
@@ -133,6 +189,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2, help="threads of each model")
     parser.add_argument("--rounds", type=int, default=5, help="blocks of each variant in each of two sittings (5)")
     parser.add_argument("--block", type=float, default=0.5, help="seconds of one block")
+    parser.add_argument("--by-cpu", type=float, default=0, metavar="S", help="seconds of processor time of a sitting")
     parser.add_argument("--without", action="store_true", help="also time all rules but one")
     return parser.parse_args()
 

@@ -73,10 +73,6 @@ def _gelu(x: Array) -> Array:
     return np.asarray(x / 2 * (1 + np.vectorize(math.erf)(x / math.sqrt(2))))
 
 
-def _fast_gelu(x: Array) -> Array:
-    return np.asarray(x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
-
-
 def _attend(q: Array, k: Array, v: Array, *, heads: int = 2, scale: float = 0.3) -> Array:
     q, k, v = (a.reshape(*a.shape[:2], heads, -1).transpose(0, 2, 1, 3) for a in (q, k, v))
     weights = np.exp(scale * q @ k.swapaxes(-1, -2))
@@ -86,7 +82,6 @@ def _attend(q: Array, k: Array, v: Array, *, heads: int = 2, scale: float = 0.3)
 
 _QUESTIONS = {
     "Gelu": _Question({"x": (3, 5)}, {}, _gelu),
-    "FastGelu": _Question({"x": (3, 5)}, {}, _fast_gelu),
     "MultiHeadAttention": _Question(
         {"q": (2, 5, 8), "k": (2, 7, 8), "v": (2, 7, 6)}, {"num_heads": 2, "scale": 0.3}, _attend
     ),

@@ -117,6 +117,8 @@ def _with_operands(
     width, depth = query_shape[3], value_shape[3]
     if query_shape[:2] != (batch, heads) or not _fits(surgery, bias, (batch, heads, queries, keys)):
         return None
+    if not width or not depth:  # ONNX Runtime divides by them
+        return None
     query = _packed(surgery, product.input[0], (batch, heads, queries, width), (0, 1, 2, 3))
     key = _packed(surgery, product.input[1], (batch, heads, keys, width), (0, 1, 3, 2))
     value = _packed(surgery, mixed.input[1], (batch, heads, keys, depth), (0, 1, 2, 3))
@@ -124,7 +126,15 @@ def _with_operands(
     if query is None or key is None or value is None or value.factor != 1 or result is None:
         return None
     scale = factor * query.factor * key.factor
+    if not _is_scale(scale):
+        return None
     return _Attention(query.name, key.name, value.name, bias, heads, scale, result)
+
+
+def _is_scale(scale: float) -> bool:
+    """Whether MultiHeadAttention takes a number as it is: it has float32, where 0 stands for one over a square root."""
+    limits = np.finfo(np.float32)
+    return float(limits.tiny) <= abs(scale) <= float(limits.max)
 
 
 def _fits(surgery: Surgery, bias: str | None, scores: tuple[int, ...]) -> bool:

@@ -14,10 +14,8 @@ from korch_cli.algebra.surgery import CONTRIB, Surgery
 from korch_cli.core.types import DType
 
 _FIRST_GELU = 20
-_ARGUMENTS = {
-    "Erf": (0.0, math.sqrt(0.5)),
-    "Tanh": (0.0, math.sqrt(2 / math.pi), 0.0, 0.044715 * math.sqrt(2 / math.pi)),
-}
+_ARGUMENT = (0.0, math.sqrt(0.5))
+"""Of erf, as a polynomial of x."""
 
 
 @rule(
@@ -27,25 +25,15 @@ _ARGUMENTS = {
 )
 def raise_gelu(surgery: Surgery) -> int:
     """Write Gelu, of ONNX or of ONNX Runtime; where neither can be had, keep what ONNX Runtime recognises whole."""
-    return _raise(surgery, "Erf")
-
-
-@rule("x/2 (1 + tanh(√(2/π) (x + 0.044715 x³))) = fast gelu x", Kind.REASSOCIATES)
-def raise_fast_gelu(surgery: Surgery) -> int:
-    """The same for the approximation by tanh."""
-    return _raise(surgery, "Tanh")
-
-
-def _raise(surgery: Surgery, inner: str) -> int:
     count = 0
     for place, node in list(surgery.nodes()):
-        if node.op_type != inner or node.domain or not surgery.holds(place, node):
+        if node.op_type != "Erf" or node.domain or not surgery.holds(place, node):
             continue
         found = _found(surgery, node)
         if found is None:
             continue
         x, result = found
-        raised = _gelu(surgery, inner, x, result)
+        raised = _gelu(surgery, x, result)
         if raised is None:
             surgery.reserved.update(_inside(surgery, result, x))
             continue
@@ -61,11 +49,10 @@ def _found(surgery: Surgery, node: onnx.NodeProto) -> tuple[str, str] | None:
     grown = _grown(surgery, node.output[0])
     if grown is None:
         return None
-    argument = _ARGUMENTS[node.op_type]
     for result, factors, divisors in products_of(surgery, grown):
         for x in _candidates(surgery, factors):
             inner = polynomial(surgery, node.input[0], x)
-            if inner is None or not is_near(inner, argument) or not surgery.alike(x, result):
+            if inner is None or not is_near(inner, _ARGUMENT) or not surgery.alike(x, result):
                 continue
             outer = _product(surgery, factors, divisors, x)
             if outer is not None and is_near(outer, (0.0, 0.5)):
@@ -103,16 +90,14 @@ def _product(surgery: Surgery, factors: Sequence[str], divisors: Sequence[str], 
     return total
 
 
-def _gelu(surgery: Surgery, inner: str, x: str, result: str) -> onnx.NodeProto | None:
+def _gelu(surgery: Surgery, x: str, result: str) -> onnx.NodeProto | None:
     if surgery.types[x].dtype is not DType.F32:
         return None
     if surgery.opset >= _FIRST_GELU:
-        approximate = "none" if inner == "Erf" else "tanh"
-        return onnx.helper.make_node("Gelu", [x], [result], approximate=approximate)
-    op_type = "Gelu" if inner == "Erf" else "FastGelu"
-    if not surgery.accepts(op_type, DType.F32):
+        return onnx.helper.make_node("Gelu", [x], [result])
+    if not surgery.accepts("Gelu", DType.F32):
         return None
-    return onnx.helper.make_node(op_type, [x], [result], domain=CONTRIB)
+    return onnx.helper.make_node("Gelu", [x], [result], domain=CONTRIB)
 
 
 def _inside(surgery: Surgery, name: str, x: str) -> set[str]:
@@ -121,7 +106,7 @@ def _inside(surgery: Surgery, name: str, x: str) -> set[str]:
     waiting = [name]
     while waiting:
         name = waiting.pop()
-        node = surgery.made_by(name, "Add", "Sub", "Mul", "Div", "Pow", "Erf", "Tanh")
+        node = surgery.made_by(name, "Add", "Sub", "Mul", "Div", "Pow", "Erf")
         if name == x or name in found or node is None:
             continue
         found.add(name)

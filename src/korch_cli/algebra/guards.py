@@ -12,13 +12,14 @@ from korch_cli.algebra.surgery import Surgery
 _LAST_FLATTENING = 12
 """Up to this version Softmax normalises over all axes from the given one on."""
 _MOST_FACTORS = 4
+_DTYPES = (np.float16, np.float32, np.float64)
 
 
 @rule(
     "where(isnan(softmax x), 0, softmax x) = softmax x, x finite in every row",
     Kind.REASSOCIATES,
-    declines="The guard stays where a mask that is no constant, or one with a row of nothing but -inf, is added to the "
-    "scores. Without it, scores that overflow give NaN instead of 0.",
+    declines="The guard stays where an added mask is no constant, or has a row of -inf and numbers near it alone. "
+    "Without the guard, scores that overflow give NaN instead of 0.",
 )
 def drop_softmax_guards(surgery: Surgery) -> int:
     """Leave out the guard that PyTorch's exporter writes behind the softmax of attention.
@@ -80,9 +81,11 @@ def _is_product(surgery: Surgery, name: str) -> bool:
 
 
 def _is_finite_somewhere(surgery: Surgery, name: str) -> bool:
-    """Whether a mask is constant, has a finite element in each row, and nothing that would make a row worthless."""
+    """Whether a mask is constant, has an element in each row that sums stay finite with, and no NaN and no inf."""
     array = mask(surgery, name)
-    if array is None or not array.ndim or not array.size:
+    if array is None or not array.ndim or not array.size or array.dtype not in _DTYPES:
         return False
     worthless = np.isnan(array).any() or np.isposinf(array).any()
-    return not worthless and bool(np.isfinite(array).any(axis=-1).all())
+    # PyTorch masks with the smallest number too: what is added to it may well be below the smallest of float16.
+    moderate = np.abs(array) <= np.finfo(array.dtype).max / 2
+    return not worthless and bool(moderate.any(axis=-1).all())

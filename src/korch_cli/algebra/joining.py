@@ -15,6 +15,8 @@ from korch_cli.core.types import DType, TensorType
 
 _BLOCK = 16
 """Channels in a block of ONNX Runtime's layout where blocks are largest; it computes whole ones."""
+_FIRST_SPLIT = 2
+"""ONNX Runtime has none of version 1."""
 _FIRST_SPLIT_WITH_SIZES = 13
 _ACTIVATIONS = ("Clip", "HardSigmoid", "LeakyRelu", "Relu", "Sigmoid", "Tanh")
 _BLOCKED = ("Add", "AveragePool", "Concat", "Conv", "GlobalAveragePool", "MaxPool", "Mul")
@@ -31,6 +33,8 @@ def join_convolutions(surgery: Surgery) -> int:
 
     The heads of detectors have one for four coordinates and one for a score.
     """
+    if surgery.opset < _FIRST_SPLIT:
+        return 0
     groups: dict[tuple[object, ...], list[tuple[Place, Product]]] = {}
     for place, node in list(surgery.nodes()):
         product = _fitting(surgery, node)

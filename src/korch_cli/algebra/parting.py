@@ -22,12 +22,14 @@ _PARTS = 2
     "W concat(x, y) = U x + V y",
     Kind.REASSOCIATES,
     declines="Concatenations of more than two parts, of parts that are no multiple of 16 channels, and ones that "
-    "something else reads too stay whole; so do convolutions of a width other than 1, and of half or double precision.",
+    "something else reads too, or a part of which, stay whole; so do convolutions of a width other than 1, and in half "
+    "or double precision.",
 )
 def convolve_parts(surgery: Surgery) -> int:
     """Convolve both parts of a concatenation and add the results; the addition takes place in the second convolution.
 
-    What a concatenation copies is read once more by the convolution. ONNX Runtime's convolutions add to a tensor.
+    What a concatenation copies is read once more by the convolution. ONNX Runtime's convolutions add to a tensor. Parts
+    with other readers, as NudeNet has them, tend to be in the plain layout, and each convolution would convert its own.
     """
     count = 0
     for place, node in list(surgery.nodes()):
@@ -49,6 +51,8 @@ def _parts(surgery: Surgery, node: onnx.NodeProto) -> list[tuple[str, int]] | No
         return None
     typed = surgery.types.get(joined)
     if typed is None or typed.rank != 4 or typed.dtype is not DType.F32 or attribute(concat, "axis", 1) not in (1, -3):
+        return None
+    if any(surgery.only_reader(part) is None for part in concat.input):
         return None
     shapes = [surgery.shape(part) for part in concat.input]
     channels = [0 if shape is None else shape[1] for shape in shapes]

@@ -47,7 +47,7 @@ def pool_in_steps(surgery: Surgery) -> int:
         if window is None:
             continue
         earlier = found.setdefault(node.input[0], [])
-        steps = [(window.without(other), name) for other, name in earlier if other.size < window.size]
+        steps = [(window.without(other), name) for other, name in earlier if 0 < other.size < window.size]
         rest, name = min(
             ((step, name) for step, name in steps if step is not None),
             key=lambda pair: pair[0].size,

@@ -123,24 +123,6 @@ def gelu_of_onnx(s: Sketch) -> str:
     return _halved(s, x, _raised_erf(s, x))
 
 
-@sketch("raise_fast_gelu")
-def fast_gelu(s: Sketch) -> str:
-    x = s.input(s.extent(), s.extent(), 7)
-    c, k = 0.044715, math.sqrt(2 / math.pi)
-    match s.rng.integers(3):
-        case 0:
-            cube = s.add("Pow", x, s.constant(3))
-            inner = s.either("Mul", s.either("Add", x, s.either("Mul", cube, s.constant(c))), s.constant(k))
-        case 1:
-            square = s.add("Mul", x, x)
-            grown = s.either("Add", s.constant(k), s.either("Mul", square, s.constant(k * c)))
-            inner = s.either("Mul", x, grown)
-        case _:
-            grown = s.either("Add", s.either("Mul", s.either("Mul", x, s.constant(c)), x), s.constant(1))
-            inner = s.either("Mul", s.either("Mul", x, s.constant(k)), grown)
-    return _halved(s, x, s.either("Add", s.add("Tanh", inner), s.constant(1)))
-
-
 @sketch("rewrite_mish")
 def mish(s: Sketch) -> str:
     x = s.add("Mul", s.input(s.extent(), s.extent(), 9), s.constant(30))
