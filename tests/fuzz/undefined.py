@@ -236,8 +236,9 @@ def _vanishing_weight(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
 
 @rule("Softplus")
 def _overflowing_exponential(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
-    """ONNX Runtime has no float16 kernel, and takes the operator apart into an exponential and a logarithm."""
-    return inputs[0].dtype == np.float16 and bool((inputs[0] > math.log(float_limits(DType.F16).most)).any())
+    """ONNX Runtime has a kernel for float32 alone, and else takes the operator apart: exponential and logarithm."""
+    typed = dtype_of(inputs[0])
+    return typed is not DType.F32 and bool((inputs[0] > math.log(float_limits(typed).most)).any())
 
 
 @rule("Softmax LogSoftmax")
