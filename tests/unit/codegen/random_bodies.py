@@ -97,7 +97,7 @@ def layouts(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[Op, tuple[int, ...
     if kind == "slice":
         step = draw(st.sampled_from([1, 2, -1]))
         length = max(1, shape[axis] // 2)
-        starts = tuple(length if a == axis and step < 0 else 0 for a in range(rank))
+        starts = tuple(min(length, shape[axis] - 1) if a == axis and step < 0 else 0 for a in range(rank))
         steps = tuple(step if a == axis else 1 for a in range(rank))
         length = length if step != 2 else max(1, (shape[axis] + 1) // 2)
         return Slice(starts, steps), tuple(length if a == axis else e for a, e in enumerate(shape))
