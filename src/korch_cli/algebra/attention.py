@@ -8,14 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from korch_cli.algebra.matching import as_view, attribute, indices, mask, scaled
+from korch_cli.algebra.matching import as_view, indices, mask, normalizes_rows, scaled
 from korch_cli.algebra.rule import Kind, rule
 from korch_cli.algebra.surgery import CONTRIB, Surgery
 from korch_cli.core.types import Array, DType, TensorType
 
 _MOST_STEPS = 8
-_LAST_FLATTENING = 12
-"""Up to this version Softmax normalises over all axes from the given one on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +65,7 @@ def _found(surgery: Surgery, softmax: onnx.NodeProto) -> _Attention | None:
     scores = surgery.types.get(softmax.input[0])
     if scores is None or scores.rank != 4 or scores.dtype is not DType.F32 or not scores.elements:
         return None
-    default = 1 if surgery.opset <= _LAST_FLATTENING else -1
-    if attribute(softmax, "axis", default) not in (-1, 3):
+    if not normalizes_rows(surgery, softmax):
         return None
     name, factor, bias = softmax.input[0], 1.0, None
     for _ in range(3):

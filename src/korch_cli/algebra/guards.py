@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from korch_cli.algebra.matching import attribute, mask, scaled
+from korch_cli.algebra.matching import mask, normalizes_rows, scaled
 from korch_cli.algebra.rule import Kind, rule
 from korch_cli.algebra.surgery import Surgery
 
-_LAST_FLATTENING = 12
-"""Up to this version Softmax normalises over all axes from the given one on."""
 _MOST_FACTORS = 4
 _DTYPES = (np.float16, np.float32, np.float64)
 
@@ -56,10 +54,9 @@ def _guarded(surgery: Surgery, node: onnx.NodeProto) -> onnx.NodeProto | None:
 
 def _has_values(surgery: Surgery, softmax: onnx.NodeProto) -> bool:
     """Whether each row of the last axis that a softmax goes over has a finite element."""
-    name = softmax.input[0]
-    rank = len(surgery.shape(name) or ())
-    if attribute(softmax, "axis", 1 if surgery.opset <= _LAST_FLATTENING else -1) not in (-1, rank - 1) or not rank:
+    if not normalizes_rows(surgery, softmax):
         return False
+    name = softmax.input[0]
     node = surgery.made_by(name, "Add")
     if node is None:
         return _is_product(surgery, name)

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import onnx
 
-from korch_cli.algebra.matching import attribute
+from korch_cli.algebra.matching import BLOCK, attribute
 from korch_cli.algebra.product import Product, read_product
 from korch_cli.algebra.rule import Kind, rule
 from korch_cli.algebra.surgery import Place, Surgery
 from korch_cli.core.types import DType, TensorType
 
-_BLOCK = 16
-"""Channels in a block of ONNX Runtime's layout where blocks are largest; it computes whole ones."""
 _FIRST_SPLIT = 2
 """ONNX Runtime has none of version 1."""
 _FIRST_SPLIT_WITH_SIZES = 13
@@ -51,7 +49,7 @@ def join_convolutions(surgery: Surgery) -> int:
 def _fitting(surgery: Surgery, node: onnx.NodeProto) -> Product | None:
     """Return a convolution whose result leaves the blocked layout, and does not fill the last block."""
     typed = surgery.types.get(node.output[0]) if node.op_type == "Conv" and not node.domain else None
-    if typed is None or typed.rank != 4 or typed.dtype is not DType.F32 or not typed.shape[1] % _BLOCK:
+    if typed is None or typed.rank != 4 or typed.dtype is not DType.F32 or not typed.shape[1] % BLOCK:
         return None
     if attribute(node, "group", 1) != 1 or not _leaves(surgery, node.output[0]):
         return None
@@ -73,14 +71,14 @@ def _stays(surgery: Surgery, place: Place) -> bool:
     """Whether a node works on blocks. Concatenation does if each of its operands fills its blocks."""
     node = surgery.node(place)
     if node.op_type == "Concat":
-        return all((surgery.shape(name) or (0, 1))[1] % _BLOCK == 0 for name in node.input)
+        return all((surgery.shape(name) or (0, 1))[1] % BLOCK == 0 for name in node.input)
     return node.op_type in _BLOCKED
 
 
 def _saves(group: Sequence[tuple[Place, Product]]) -> bool:
     """Whether there are fewer blocks together than apart."""
     outputs = [product.outputs for _, product in group]
-    return -(-sum(outputs) // _BLOCK) < sum(-(-count // _BLOCK) for count in outputs)
+    return -(-sum(outputs) // BLOCK) < sum(-(-count // BLOCK) for count in outputs)
 
 
 def _join(surgery: Surgery, group: Sequence[tuple[Place, Product]]) -> None:

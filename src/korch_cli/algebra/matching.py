@@ -13,6 +13,10 @@ from numpy.polynomial import Polynomial
 from korch_cli.algebra.surgery import Surgery
 from korch_cli.core.types import Array
 
+BLOCK = 16
+"""Channels in a block of ONNX Runtime's layout where blocks are largest; it computes whole ones."""
+_LAST_FLATTENING = 12
+"""Up to this version Softmax normalises over all axes from the given one on."""
 _DEPTH = 8
 _HIGHEST_DEGREE = 4
 _MOST_ELEMENTS = 1 << 24
@@ -46,6 +50,18 @@ def mask(surgery: Surgery, name: str) -> Array | None:
     if any(operand is None for operand in operands):
         return None
     return np.where(*(operand for operand in operands if operand is not None))
+
+
+def normalizes_rows(surgery: Surgery, softmax: onnx.NodeProto) -> bool:
+    """Whether a Softmax goes over the last axis alone."""
+    rank = len(surgery.shape(softmax.input[0]) or ())
+    default = 1 if surgery.opset <= _LAST_FLATTENING else -1
+    return rank > 0 and attribute(softmax, "axis", default) in (-1, rank - 1)
+
+
+def is_along_channels(node: onnx.NodeProto) -> bool:
+    """Whether a Concat or Split of images, [N, C, H, W], is one of their channels."""
+    return attribute(node, "axis", 0) in (1, -3)
 
 
 def scaled(surgery: Surgery, node: onnx.NodeProto) -> tuple[str, float] | None:

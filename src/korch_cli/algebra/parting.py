@@ -6,14 +6,12 @@ from collections.abc import Iterator
 
 import onnx
 
-from korch_cli.algebra.matching import attribute
+from korch_cli.algebra.matching import BLOCK, is_along_channels
 from korch_cli.algebra.product import Product, is_pointwise, read_product
 from korch_cli.algebra.rule import Kind, rule
 from korch_cli.algebra.surgery import Surgery
 from korch_cli.core.types import DType
 
-_BLOCK = 16
-"""Channels in a block of ONNX Runtime's layout where blocks are largest."""
 _PARTS = 2
 """Each further part makes another pass over the result, which costs what the concatenation did."""
 
@@ -50,13 +48,13 @@ def _parts(surgery: Surgery, node: onnx.NodeProto) -> list[tuple[str, int]] | No
     if concat is None or surgery.only_reader(joined) is None or not is_pointwise(node):
         return None
     typed = surgery.types.get(joined)
-    if typed is None or typed.rank != 4 or typed.dtype is not DType.F32 or attribute(concat, "axis", 1) not in (1, -3):
+    if typed is None or typed.rank != 4 or typed.dtype is not DType.F32 or not is_along_channels(concat):
         return None
     if any(surgery.only_reader(part) is None for part in concat.input):
         return None
     shapes = [surgery.shape(part) for part in concat.input]
     channels = [0 if shape is None else shape[1] for shape in shapes]
-    if len(set(concat.input)) != _PARTS or len(channels) != _PARTS or any(c == 0 or c % _BLOCK for c in channels):
+    if len(set(concat.input)) != _PARTS or len(channels) != _PARTS or any(c == 0 or c % BLOCK for c in channels):
         return None
     return list(zip(concat.input, channels, strict=True))
 

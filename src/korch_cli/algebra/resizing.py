@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from korch_cli.algebra.matching import attribute
+from korch_cli.algebra.matching import attribute, is_along_channels
 from korch_cli.algebra.product import Product, is_pointwise, read_product
 from korch_cli.algebra.rule import Kind, rule
 from korch_cli.algebra.surgery import Place, Surgery
@@ -57,7 +57,7 @@ def convolve_before_resize(surgery: Surgery) -> int:
 def _parts(surgery: Surgery, name: str, channels: int) -> list[_Part] | None:
     """Return what a tensor is joined of, None if none of it was enlarged or something else needs it."""
     concat = surgery.made_by(name, "Concat")
-    if concat is not None and (attribute(concat, "axis", 1) not in (1, -3) or len(surgery.shape(name) or ()) != 4):
+    if concat is not None and (not is_along_channels(concat) or len(surgery.shape(name) or ()) != 4):
         return None
     parts = []
     for part in [name] if concat is None else concat.input:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from korch_cli.algebra.matching import attribute, number
+from korch_cli.algebra.matching import BLOCK, attribute, is_along_channels, number
 from korch_cli.algebra.product import Product, read_product
 from korch_cli.algebra.rule import Kind, rule
 from korch_cli.algebra.surgery import Surgery
 from korch_cli.core.types import DType, TensorType
 
-_BLOCK = 16
-"""Channels in a block of ONNX Runtime's layout where blocks are largest; concatenation keeps whole ones."""
 _MOST_NODES = 6
 _UNARY = ("Clip", "Elu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "Relu", "Sigmoid", "Softplus", "Tanh")
 _BINARY = ("Add", "Div", "Mul", "Sub")
@@ -47,12 +45,12 @@ def split_convolutions(surgery: Surgery) -> int:
 def _fits(surgery: Surgery, split: onnx.NodeProto) -> bool:
     """Whether a node splits the channels of an image into blocks that go on to what keeps them."""
     typed = surgery.types.get(split.input[0])
-    if typed is None or typed.rank != 4 or typed.dtype is not DType.F32 or attribute(split, "axis", 0) not in (1, -3):
+    if typed is None or typed.rank != 4 or typed.dtype is not DType.F32 or not is_along_channels(split):
         return False
     for name in split.output:
         shape = surgery.shape(name)
         readers = [surgery.node(place) for place in surgery.readers(name)]
-        if shape is None or shape[1] % _BLOCK or not shape[1] or not readers:
+        if shape is None or shape[1] % BLOCK or not shape[1] or not readers:
             return False
         if any(reader.op_type not in _STAYING or reader.domain for reader in readers):
             return False

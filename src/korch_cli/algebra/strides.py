@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from korch_cli.algebra.matching import attribute
+from korch_cli.algebra.matching import attribute, is_along_channels
 from korch_cli.algebra.product import Product, read_product
 from korch_cli.algebra.rule import Kind, rule
 from korch_cli.algebra.surgery import Surgery
@@ -75,7 +75,7 @@ def _phases(surgery: Surgery, name: str) -> _Phases | None:
         if step < 2:
             return None
         return _Phases(node.input[0], step, tuple((row, column) for row in range(step) for column in range(step)))
-    if attribute(node, "axis", 1) not in (1, -3):
+    if not is_along_channels(node):
         return None
     parts = [_part(surgery, part) for part in node.input]
     found = {(part[0], part[2]) for part in parts if part is not None}
