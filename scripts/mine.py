@@ -10,6 +10,10 @@ With --by-cpu, figures that a busy machine disturbs less: the processor time of 
 by run in this process. The model that all rules leave is compared with the input, with all rules but one, and with the
 same model again, which shows how far a figure can be from the truth. Each figure is the mean of the medians of four
 sittings with sessions of their own; instead of an interval there are the lowest and the highest of the four.
+
+With --by-node, the nodes of ONNX Runtime's profile: those that only the model all rules leave has, and those that only
+the input, or the model of all rules but one, has; both run in turns on one thread. How long those that both have take
+in one and in the other is the difference in pace. There is no mining.md then.
 """
 
 from __future__ import annotations
@@ -20,10 +24,11 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnxruntime
 
 from korch_cli.algebra import default_rules, simplify
@@ -59,7 +64,9 @@ def main() -> None:
         print(name, flush=True)
         found[name] = _mine(path, entries[name], chosen)
         (chosen.output / "mining.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        (chosen.output / "mining.md").write_text(page(found, by_cpu=chosen.by_cpu > 0), encoding="utf-8")
+        if not chosen.by_node:
+            table = page(found, by_cpu=chosen.by_cpu > 0)
+            (chosen.output / "mining.md").write_text(table, encoding="utf-8")
 
 
 def _mine(path: Path, entry: Mapping[str, Any], chosen: argparse.Namespace) -> dict[str, Any]:
@@ -72,11 +79,13 @@ def _mine(path: Path, entry: Mapping[str, Any], chosen: argparse.Namespace) -> d
         source = folder / "source.onnx"
         save_model(model.proto, path.parent, source)
         feeds = draw_inputs(source, [(name, model.types[name]) for name in model.inputs], seed=0, runs=1, given={})[0]
-        variants = list(_variants(model, path, folder, without=chosen.without or chosen.by_cpu > 0))
+        variants = list(_variants(model, path, folder, without=chosen.without or chosen.by_cpu or chosen.by_node))
         if not variants:
             return {}
         if chosen.by_cpu:
             return _by_cpu(source, variants, feeds, chosen.by_cpu)
+        if chosen.by_node:
+            return _by_node(source, variants, feeds, chosen.by_node)
         runtime = {"model": str(source)}
         contestants = [Contestant(INPUT, "OnnxRuntime", runtime)]
         contestants += [Contestant(name, "OnnxRuntime", {"model": str(file)}) for name, file, _ in variants]
@@ -120,9 +129,7 @@ def _ratios(slower: Path, faster: Path, feeds: Mapping[str, Any], seconds: float
 
     Where a session's weights lie in memory makes up to 4 %, so that it matters which one was opened first.
     """
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
+    options = _single_threaded()
     order = (1, 0) if swapped else (0, 1)
     sessions = {i: onnxruntime.InferenceSession(str((slower, faster)[i]), options, [_PROVIDER]) for i in order}
     end = time.thread_time() + seconds
@@ -135,6 +142,66 @@ def _ratios(slower: Path, faster: Path, feeds: Mapping[str, Any], seconds: float
             times[i] = time.thread_time_ns() - start
         found.append(times[0] / times[1])
     return found[1:]
+
+
+def _by_node(
+    source: Path, variants: Sequence[tuple[str, Path, int]], feeds: Mapping[str, Any], runs: int
+) -> dict[str, Any]:
+    """Return the microseconds of the nodes that only the model all rules leave has, and of those only others have."""
+    [whole] = [file for name, file, _ in variants if name == ALL]
+    others = [(INPUT, source), *((name, file) for name, file, _ in variants if name.startswith("without "))]
+    rows: dict[str, Any] = {}
+    for name, other in others:
+        one, two = _profiled((other, whole), feeds, runs)
+        common = one.keys() & two.keys()
+        rows[name] = {
+            "own_us": _by_operator(one, common),
+            "own_of_all_rules_us": _by_operator(two, common),
+            "all_us": round(sum(one.values()), 1),
+            "all_of_all_rules_us": round(sum(two.values()), 1),
+            "pace": round(sum(one[key] for key in common) / max(sum(two[key] for key in common), 1e-9), 3),
+        }
+        print(f"  {name}: {json.dumps(rows[name])}", flush=True)
+    return rows
+
+
+def _profiled(models: Sequence[Path], feeds: Mapping[str, Any], runs: int) -> list[dict[tuple[str, str], float]]:
+    """Return the lower fifth of each node's microseconds, by name and operator, of models that run in turns."""
+    with tempfile.TemporaryDirectory(prefix="mining-") as scratch:
+        sessions = []
+        for number, model in enumerate(models):
+            options = _single_threaded()
+            options.enable_profiling = True
+            options.profile_file_prefix = str(Path(scratch) / str(number))
+            sessions.append(onnxruntime.InferenceSession(str(model), options, [_PROVIDER]))
+        for _ in range(runs):
+            for session in sessions:
+                session.run(None, dict(feeds))
+        written = [json.loads(Path(session.end_profiling()).read_text(encoding="utf-8")) for session in sessions]
+    return [_lower_fifths(events) for events in written]
+
+
+def _lower_fifths(events: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], float]:
+    times: dict[tuple[str, str], list[float]] = {}
+    for event in events:
+        if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
+            times.setdefault((event["name"], event["args"]["op_name"]), []).append(float(event["dur"]))
+    return {key: float(np.quantile(several, 0.2)) for key, several in times.items()}
+
+
+def _by_operator(times: Mapping[tuple[str, str], float], common: Container[tuple[str, str]]) -> dict[str, float]:
+    totals: dict[str, float] = {}
+    for key, time_us in times.items():
+        if key not in common:
+            totals[key[1]] = round(totals.get(key[1], 0.0) + time_us, 1)
+    return totals
+
+
+def _single_threaded() -> onnxruntime.SessionOptions:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return options
 
 
 def _variants(model: Model, path: Path, folder: Path, *, without: bool) -> Iterator[tuple[str, Path, int]]:
@@ -190,6 +257,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="blocks of each variant in each of two sittings (5)")
     parser.add_argument("--block", type=float, default=0.5, help="seconds of one block")
     parser.add_argument("--by-cpu", type=float, default=0, metavar="S", help="seconds of processor time of a sitting")
+    parser.add_argument("--by-node", type=int, default=0, metavar="N", help="profile N runs; prints, and writes JSON")
     parser.add_argument("--without", action="store_true", help="also time all rules but one")
     return parser.parse_args()
 
