@@ -19,27 +19,13 @@ from korch_cli.core.kernel import TimingSource
 from korch_cli.core.progress import Silent
 from korch_cli.measure import measure_kernels
 from korch_cli.measure.child import Worker, WorkerError
+from tests.processes import ends, is_running
 
 JobMaker = Callable[..., KernelJob]
 
 
 def _measure(baseline: Path, *jobs: KernelJob) -> list[KernelResult]:
     return list(measure_kernels(jobs, baseline=baseline, threads=1, seed=0, time_limit_s=60.0, progress=Silent()))
-
-
-def _running(pid: int) -> bool:
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    except OSError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
-
-
-def _ends(pid: int) -> bool:
-    deadline = time.monotonic() + 20
-    while _running(pid) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return not _running(pid)
 
 
 def test_what_fails_costs_only_itself(job: JobMaker, baseline: Path) -> None:
@@ -74,7 +60,7 @@ def test_a_kernel_that_hangs_is_given_up(job: JobMaker, baseline: Path) -> None:
         # The child is warm now: what takes long is the kernel.
         with pytest.raises(WorkerError, match="It takes more than 2 s"):
             worker.ask(request("hangs"), 2.0)
-        assert not _running(pid)
+        assert not is_running(pid)
         assert worker.ask(request("right"), 60.0).failure is None
 
 
@@ -118,9 +104,9 @@ def test_abandoned_measuring_leaves_no_child(job: JobMaker, baseline: Path, monk
     )
     next(iter(results))
     (pid,) = started
-    assert _running(pid)
+    assert is_running(pid)
     results.close()  # type: ignore[attr-defined]
-    assert not _running(pid)
+    assert not is_running(pid)
 
 
 _HANGING_PARENT = """
@@ -150,7 +136,7 @@ def test_a_hanging_kernel_does_not_outlive_korch(
             time.sleep(0.05)
         assert "kernels.so" in _maps(pid)
         os.kill(parent.pid, how)
-    assert _ends(pid)
+    assert ends(pid)
 
 
 def _maps(pid: int) -> str:
@@ -166,7 +152,7 @@ def test_a_failed_request_leaves_the_child_running() -> None:
             with pytest.raises(WorkerError, match="KeyError"):
                 worker.ask(("no such request", {}), 60.0)
             pid = worker._started().pid
-    assert not _running(pid)
+    assert not is_running(pid)
 
 
 def test_the_child_takes_nothing_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from korch_cli.core.record import Verdict
 from korch_cli.core.types import Array
 from korch_cli.verify import Subject, compare_speed, find_guilty, profile_nodes, verify_models
 from korch_cli.verify.child import ChildError, child
+from tests.processes import ends, is_running
 
 ModelWriter = Callable[..., Path]
 DOMAIN = "korch.test"
@@ -162,20 +162,9 @@ def test_a_child_ends_with_its_parent() -> None:
     ) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
-        assert alive(pid)
+        assert is_running(pid)
         parent.kill()
-    deadline = time.monotonic() + 30.0
-    while alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not alive(pid)
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that waits to be reaped does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    assert ends(pid)
 
 
 def test_a_library_agrees_with_the_functions_of_its_model(write_model: ModelWriter, library: Path) -> None:
