@@ -26,6 +26,11 @@ _ELEMENTWISE = re.compile(
     r"|f(?:add|sub|mul|div|max|min|sqrt|n?madd|n?msub|cmpe?)\s+[sd]\d+|ins\s+v|call|bl)\s"
 )
 """Arithmetic on one element, or elements that are moved into vectors and out of them one by one, or a call."""
+_ASSEMBLED = re.compile(
+    r"^\s+(?:v\w+\s.*\(%r[sb]p\).*%[xyz]mm|v\w+\s.*%[xyz]mm.*\(%r[sb]p\)|vbroadcasts[sd]\s.*\{%k\d\}"
+    r"|v?pinsr[bwdq]\s|v?insertps\s|(?:ld|st)[ru]\s+q\d+, \[(?:sp|x29)|ins\s+v)"
+)
+"""A vector that goes through the stack, or into which single elements are moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,11 @@ def innermost_loops(text: str, vector_bytes: int) -> list[Loop]:
             spans.append((labels[found.group(1)], i))
     inner = [(a, b) for a, b in spans if not any((c, d) != (a, b) and a <= c and d <= b for c, d in spans)]
     return [_loop(lines[a : b + 1], vector_bytes) for a, b in inner]
+
+
+def assembled(text: str) -> list[str]:
+    """Return the instructions that put vectors together from parts, wherever they stand."""
+    return [line.strip() for line in text.splitlines() if _ASSEMBLED.match(line)]
 
 
 def _loop(lines: list[str], vector_bytes: int) -> Loop:

@@ -12,7 +12,7 @@ from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Kernel, KernelBody
 from korch_cli.toolchain import Compiler, find_compiler
 from tests.unit.codegen.body_graphs import graph, layout, softmax
-from tests.unit.codegen.machine_loops import assembly, innermost_loops
+from tests.unit.codegen.machine_loops import assembled, assembly, innermost_loops
 
 
 def chain(*functions: str, dtype: str = "f32") -> PrimitiveGraph:
@@ -117,6 +117,27 @@ def test_inner_loops_compute_with_whole_vectors(
     # Extents are multiples of every vector's length, so that nothing is left over; but squares have a rest.
     if kind != "tiled":
         assert not [loop for loop in loops if loop.elementwise], kernel.source
+
+
+@pytest.mark.parametrize("times", [2, 4, 8])
+def test_repeated_elements_are_spread_in_registers(compiler: Compiler, times: int, tmp_path: Path) -> None:
+    positions = ",".join(str(i // times) for i in range(512))
+    kernel = scheduled(layout(f"64,{512 // times}", f"gather axis=1 indices=[{positions}]", "64,512"), "pointwise")
+    assert f"load_repeated<V, {times}>" in kernel.source
+    assert not assembled(assembly(kernel, compiler, tmp_path))
+
+
+@pytest.mark.parametrize("function", ["max", "min"])
+def test_single_elements_fill_vectors_at_once(compiler: Compiler, function: str, tmp_path: Path) -> None:
+    body = graph(
+        '%0 "x" f32[64,512] = input',
+        '%1 "w" f32[64,1] = input',
+        f'%2 "y" f32[64,512] = elementwise {function} (%0, %1) @0',
+        "outputs (%2)",
+    )
+    kernel = scheduled(body, "pointwise")
+    assert "broadcast<V>(v1)" in kernel.source
+    assert not assembled(assembly(kernel, compiler, tmp_path))
 
 
 def test_loops_that_are_not_vectors_are_seen(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ def indices(*positions: int) -> str:
 
 REFLECTED = indices(2, 1, *range(37), 35, 34)
 DOUBLED = indices(*(i // 2 for i in range(74)))
+FOURFOLD = indices(*(i // 4 for i in range(148)))
 # A linear resize by 8: half a period at both ends.
 STRETCHED = indices(*(min(max((i - 4) // 8, 0), 8) for i in range(80)))
 
@@ -32,6 +33,7 @@ STRETCHED = indices(*(min(max((i - 4) // 8, 0), 8) for i in range(80)))
     [
         layout("5,37", REFLECTED, "5,41"),
         layout("5,37", DOUBLED, "5,74"),
+        layout("5,37", FOURFOLD, "5,148"),
         layout("5,10", STRETCHED, "5,80"),
         layout("6,75", "slice starts=[0,1] steps=[1,2]", "6,37"),
         layout("6,75", "slice starts=[0,74] steps=[1,-1]", "6,75"),

@@ -120,9 +120,7 @@ KORCH_INLINE V broadcast(float x) {
 }
 template <>
 inline __attribute__((always_inline)) vf broadcast<vf>(float x) {
-  vf v;
-  for (int i = 0; i < kLanes; ++i) v[i] = x;
-  return v;
+  return x - vf{};  // a sum with zero would turn a negative zero into a positive one
 }
 
 // first, first + 1, ...
@@ -222,16 +220,26 @@ KORCH_INLINE vf rotated(vf v, Sequence<I...>) {
   return __builtin_shufflevector(v, v, ((I + Width) % kLanes)...);
 }
 
+// GCC widens vectors of less than half a register through memory, and waits for it; so these become wider before.
 template <int Times, int... I>
 KORCH_INLINE vf load_repeated_lanes(const float* p, Sequence<I...>) {
-  if constexpr (Times >= kLanes) {
-    vf v;
-    for (int i = 0; i < kLanes; ++i) v[i] = *p;
-    return v;
+  constexpr int few = kLanes / Times;
+  if constexpr (few <= 1) {
+    return broadcast<vf>(*p);
+  } else if constexpr (few == 2) {
+    uint64_t pair;
+    memcpy(&pair, p, sizeof pair);
+    const vf pairs = (vf)(vl{} + pair);
+    return __builtin_shufflevector(pairs, pairs, (I / 2 * 2 + I / Times)...);
+  } else if constexpr (few == 4 && kLanes == 16) {
+    float __attribute__((vector_size(16))) four;
+    memcpy(&four, p, sizeof four);
+    const auto twice = __builtin_shufflevector(four, four, 0, 1, 2, 3, 0, 1, 2, 3);
+    return __builtin_shufflevector(twice, twice, (I / Times)...);
   } else {
-    float __attribute__((vector_size(KORCH_VECTOR_BYTES / Times))) few;
-    memcpy(&few, p, sizeof few);
-    return __builtin_shufflevector(few, few, (I / Times)...);
+    float __attribute__((vector_size(KORCH_VECTOR_BYTES / Times))) half;
+    memcpy(&half, p, sizeof half);
+    return __builtin_shufflevector(half, half, (I / Times)...);
   }
 }
 // Each element `Times` times side by side, a power of two: p[0], p[0], p[1], p[1], ... for two.
