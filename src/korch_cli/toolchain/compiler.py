@@ -20,7 +20,9 @@ _FLAGS = (
     "-std=c++17",
     "-O3",
     # Vectors are in the text. Some loops that are not, of integers and floats, GCC 12 vectorises wrongly.
-    "-fno-tree-loop-vectorize",
+    # Named so that GCC, clang and zig all know them: the first alone would stop that of straight lines too.
+    "-fno-tree-vectorize",
+    "-ftree-slp-vectorize",
     "-fPIC",
     "-fvisibility=hidden",
     "-fno-math-errno",
@@ -114,11 +116,8 @@ def _known() -> list[tuple[str, ...]]:
 
 
 def _flags(command: tuple[str, ...], processor: str) -> tuple[str, ...]:
-    if not _is_zig(command):
-        return (*_FLAGS, f"-march={processor}")
-    # It knows the flags of clang alone, and has names of its own for processors.
-    known = tuple("-fno-vectorize" if flag == "-fno-tree-loop-vectorize" else flag for flag in _FLAGS)
-    return (*known, f"-march={processor.replace('-', '_')}")
+    # Zig has names of its own for processors.
+    return (*_FLAGS, f"-march={processor.replace('-', '_') if _is_zig(command) else processor}")
 
 
 def _is_zig(command: tuple[str, ...]) -> bool:
