@@ -1,7 +1,8 @@
-"""Kernels of another processor, run by an emulator."""
+"""Kernels in a program of their own: for another processor, run by an emulator, or with sanitizers."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ class EmulatedKernels:
 
     Attributes:
         program: made by `link_program`.
-        emulator: a command.
+        emulator: a command; "" where this processor runs the program.
     """
 
     program: Path
@@ -42,7 +43,7 @@ class EmulatedKernels:
             parts: the first unit of each, and the one after its last.
 
         Raises:
-            CalledProcessError: the kernel crashes.
+            CalledProcessError: the kernel crashes, or does what a sanitizer forbids; a note says what.
         """
         tensors = [*inputs, *outputs]
         numbers = [len(inputs), len(outputs), *(a.nbytes for a in tensors), len(parts), *(n for p in parts for n in p)]
@@ -54,15 +55,20 @@ class EmulatedKernels:
             content += tensor.tobytes()
         file = self.program.with_name(f"{name}.data")
         file.write_bytes(content)
-        subprocess.run(
-            [*shlex.split(self.emulator), str(self.program), name, str(file)],
-            check=True,
-            capture_output=True,
-            timeout=_SECONDS,
-        )
+        command = [*shlex.split(self.emulator), str(self.program), name, str(file)]
+        try:
+            subprocess.run(command, check=True, capture_output=True, text=True, timeout=_SECONDS, env=_environment())
+        except subprocess.CalledProcessError as error:
+            error.add_note(error.stderr)
+            raise
         changed = file.read_bytes()
         for tensor, place in zip(outputs, places[len(inputs) :], strict=True):
             tensor[...] = np.frombuffer(changed, np.uint8, tensor.nbytes, place)
+
+
+def _environment() -> dict[str, str]:
+    # What the program allocates, it keeps to its end.
+    return {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
 
 
 def link_program(
@@ -85,6 +91,7 @@ static const Entry entries[] = {{
 }};
 """
     program.with_name("kernels.h").write_text(header, encoding="utf-8")
-    # Static, so that the emulator needs no libraries of the other processor.
+    # Static, so that an emulator needs no libraries of the other processor; sanitizers are libraries that are shared.
+    linkage = [] if any(flag.startswith("-fsanitize") for flag in compiler.flags) else ["-static"]
     arguments = [*compiler.command, *compiler.flags, f"-I{program.parent}", str(_SOURCE), *map(str, objects)]
-    subprocess.run([*arguments, "-static", "-lm", "-o", str(program)], check=True, capture_output=True, text=True)
+    subprocess.run([*arguments, *linkage, "-lm", "-o", str(program)], check=True, capture_output=True, text=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from korch_cli.codegen.elements import read, suffixed, written
-from korch_cli.codegen.expressions import LANES, Operand, Tables, guards_text, index_text
+from korch_cli.codegen.expressions import LANES, Operand, Tables, guards_text, held_type, index_text
 from korch_cli.codegen.index import Div, Expr, Var, variable
-from korch_cli.codegen.nest import Guard, Guards, Load, Store
+from korch_cli.codegen.nest import Count, Guard, Guards, Load, Store
 from korch_cli.core.types import DType
 
 _MAX_LANES = 16
@@ -108,10 +108,15 @@ def condition_operand(guards: Guards, lane: Var | None, tables: Tables) -> Opera
     return Operand(f"lane_mask<V>([&](int64_t i) {{ return {text}; }})", DType.BOOL, varying=True)
 
 
-def count_text(factors: tuple[Expr, ...], lane: Var, tables: Tables) -> str:
-    """Return a product of index expressions, as a number in each lane."""
-    product = " * ".join(f"({index_text(_in_lane(f, lane), tables)})" for f in factors)
-    return f"lanes<V>([&](int64_t i) {{ return (float)({product}); }})"
+def count_text(count: Count, dtype: DType, lane: Var | None, tables: Tables) -> str:
+    """Return a product of index expressions as a number, in each lane if `lane` is not None."""
+    factors, guards = count.factors, count.guards
+    if lane is not None:
+        factors, guards = tuple(_in_lane(factor, lane) for factor in factors), _guards_in_lane(guards, lane)
+    product = " * ".join(f"({index_text(factor, tables)})" for factor in factors)
+    condition = guards_text(guards, tables)
+    number = f"({held_type(dtype)})({product if condition == 'true' else f'({condition}) ? {product} : 1'})"
+    return number if lane is None else f"lanes<V>([&](int64_t i) {{ return {number}; }})"
 
 
 def _in_lane(expr: Expr, lane: Var) -> Expr:

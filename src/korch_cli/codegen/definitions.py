@@ -14,7 +14,6 @@ from korch_cli.codegen.expressions import (
     choice_text,
     divisor_text,
     held_type,
-    index_text,
     literal_text,
     rounded_text,
 )
@@ -179,11 +178,8 @@ class Definitions(Scopes[Block]):
                 first, second = self.operand(inside), self.operand(outside)
                 condition = condition_operand(guards, self.lane if self.vectors else None, self.tables)
                 return choice_text(condition, first.wide(lanes), second.wide(lanes))
-            case Count(factors):
-                if lane is not None:
-                    return count_text(factors, lane, self.tables)
-                product = " * ".join(f"({index_text(f, self.tables)})" for f in factors)
-                return f"({held_type(node.dtype)})({product})"
+            case Count():
+                return count_text(node.operation, node.dtype, lane, self.tables)
         raise AssertionError(node.operation)
 
     def store(self, store: Store) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from korch_cli.codegen.index import ZERO, Expr, Var, flatten, lookup, unflatten, variable
+from korch_cli.codegen.index import ZERO, Expr, Lookup, Var, flatten, lookup, unflatten, variable
 from korch_cli.codegen.nest import (
     Apply,
     Count,
@@ -254,10 +255,11 @@ class _Lowering:
         node = self.value(operand, tuple(inner), (*guards, *needed))
         function = "max" if op.function == "max" else "sum"
         nothing = self.builder.add(Literal(identity(function, dtype)), dtype, f"v{value.id}_none")
-        node = self.builder.add(Select(needed, node, nothing), dtype, f"v{value.id}_inside")
+        node = self.builder.add(Select(_decidable(needed, guards), node, nothing), dtype, f"v{value.id}_inside")
         if op.function != "mean":
             return self.builder.add(Reduction(function, node, bound), dtype, f"v{value.id}")
-        return self._mean(value, node, bound, Count(_window_counts(op, operand.type.shape, value.type.shape, index)))
+        counts = _window_counts(op, operand.type.shape, value.type.shape, index)
+        return self._mean(value, node, bound, Count(counts, guards if _may_leave_tables(counts) else ()))
 
     def _pad(self, value: Value, before: tuple[int, ...], fill: float, index: Index, guards: Guards) -> int:
         (operand,) = self.graph.args(value)
@@ -270,7 +272,7 @@ class _Lowering:
         if any(guard.never for guard in needed):
             return outside
         node = self.value(operand, inner, (*guards, *needed))
-        return self.builder.add(Select(needed, node, outside), dtype, f"v{value.id}")
+        return self.builder.add(Select(_decidable(needed, guards), node, outside), dtype, f"v{value.id}")
 
     def _concat(self, value: Value, axis: int, index: Index, guards: Guards) -> int:
         end = value.type.shape[axis]
@@ -289,9 +291,20 @@ class _Lowering:
             else:
                 # What comes after was built first, so that one condition decides each part.
                 first = Guard(inside.position, min(inside.position.range[0], 0), inside.high)
-                result = self.builder.add(Select((first,), node, result), value.type.dtype, f"v{value.id}")
+                decisive = _decidable((first,), guards)
+                result = self.builder.add(Select(decisive, node, result), value.type.dtype, f"v{value.id}")
         assert result is not None
         return result
+
+
+def _decidable(own: Guards, guards: Guards) -> Guards:
+    """Return `own`, behind the guards under which it is asked where its tables may only be read under these."""
+    return (*guards, *own) if _may_leave_tables(guard.position for guard in own) else own
+
+
+def _may_leave_tables(positions: Iterable[Expr]) -> bool:
+    lookups = (atom for position in positions for atom in position.atoms() if isinstance(atom, Lookup))
+    return any(not 0 <= atom.operand.range[0] <= atom.operand.range[1] < len(atom.table) for atom in lookups)
 
 
 def identity(function: str, dtype: DType) -> float | int | bool:

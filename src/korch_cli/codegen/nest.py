@@ -83,9 +83,10 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The product of index expressions, as a number."""
+    """The product of index expressions, as a number; one, without computing it, unless all guards hold."""
 
     factors: tuple[Expr, ...]
+    guards: Guards = ()
 
 
 Operation = Load | Literal | Apply | Select | Reduction | Count
@@ -153,8 +154,8 @@ def operation_expressions(operation: Operation) -> list[Expr]:
             return [address, *(guard.position for guard in guards)]
         case Select(guards):
             return [guard.position for guard in guards]
-        case Count(factors):
-            return list(factors)
+        case Count(factors, guards):
+            return [*factors, *(guard.position for guard in guards)]
     return []
 
 
@@ -214,25 +215,10 @@ class NestBuilder:
 
     def add(self, operation: Operation, dtype: DType, name: str) -> int:
         """Return the position of a node that computes `operation`, after trivial simplification."""
-        if isinstance(operation, Select):
-            operation = Select(
-                tuple(guard for guard in operation.guards if not guard.always), operation.inside, operation.outside
-            )
-            if not operation.guards:
-                return operation.inside
-            if any(guard.never for guard in operation.guards):
-                return operation.outside
-        if isinstance(operation, Load):
-            guards = tuple(guard for guard in operation.guards if not guard.always)
-            if any(guard.never for guard in guards):
-                return self.add(Literal(False if dtype is DType.BOOL else 0), dtype, name)
-            operation = Load(operation.argument, operation.address, guards)
-        if isinstance(operation, Reduction):
-            operation = Reduction(
-                operation.function, operation.operand, tuple(v for v in operation.variables if v.extent > 1)
-            )
-            if not operation.variables:
-                return operation.operand
+        simple = _simplified(operation, dtype)
+        if isinstance(simple, int):
+            return simple
+        operation = simple
         key = (operation, dtype)
         if key not in self._known:
             self._known[key] = len(self.nodes)
@@ -261,6 +247,34 @@ class NestBuilder:
             unique = f"{name}_{count}"
         self._names.add(unique)
         return unique
+
+
+def _simplified(operation: Operation, dtype: DType) -> Operation | int:
+    """Return an equal operation without guards and variables that do nothing, or the operand that it always is."""
+    match operation:
+        case Select(guards, inside, outside):
+            guards = _open(guards)
+            if not guards:
+                return inside
+            return outside if _is_never(guards) else Select(guards, inside, outside)
+        case Load(argument, address, guards):
+            if _is_never(guards):
+                return Literal(False if dtype is DType.BOOL else 0)
+            return Load(argument, address, _open(guards))
+        case Count(factors, guards):
+            return Literal(1) if _is_never(guards) else Count(factors, _open(guards))
+        case Reduction(function, operand, variables):
+            variables = tuple(var for var in variables if var.extent > 1)
+            return Reduction(function, operand, variables) if variables else operand
+    return operation
+
+
+def _open(guards: Guards) -> Guards:
+    return tuple(guard for guard in guards if not guard.always)
+
+
+def _is_never(guards: Guards) -> bool:
+    return any(guard.never for guard in guards)
 
 
 def rewrite(nest: Nest, replacements: Mapping[Var, Expr]) -> Nest:
@@ -298,8 +312,8 @@ def moved_operation(operation: Operation, moved: Mapping[int, int], replacements
             return Select(_guards(guards, replacements), moved[inside], moved[outside])
         case Reduction(function, operand, variables):
             return Reduction(function, moved[operand], _renamed(variables, replacements))
-        case Count(factors):
-            return Count(tuple(factor.substitute(replacements) for factor in factors))
+        case Count(factors, guards):
+            return Count(tuple(factor.substitute(replacements) for factor in factors), _guards(guards, replacements))
         case Literal():
             return operation
 

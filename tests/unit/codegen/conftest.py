@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shlex
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -32,6 +34,7 @@ Run = Callable[[str, Sequence[Array], Sequence[Array], Sequence[tuple[int, int]]
 """Runs parts of the units of a kernel: its name, operands, guarded bytes of its results, and the parts."""
 EMULATOR = os.environ.get("KORCH_TEST_EMULATOR", "")
 """What runs kernels of another processor; KORCH_CXX has to name a compiler for that one."""
+CLANG = shlex.join([sys.executable, "-m", "ziglang", "c++"])
 PROCESSOR = os.environ.get("KORCH_TEST_PROCESSOR", NATIVE)
 
 
@@ -61,12 +64,29 @@ def check_kernels(tmp_path: Path, quick_compiler: Compiler) -> Check:
 @pytest.fixture
 def check_shipped_kernels(tmp_path: Path) -> Check:
     """The same with the flags that kernels are shipped with; these may bring out errors of a compiler."""
-    found = kernel_compiler()
+    return _check_with(_visible(kernel_compiler()), tmp_path)
+
+
+@pytest.fixture
+def check_clang_kernels(tmp_path: Path) -> Check:
+    """The same as clang compiles them, where the others are compiled by GCC."""
+    return _check_with(_visible(find_compiler(CLANG)), tmp_path)
+
+
+def _visible(found: Compiler) -> Compiler:
     flags = tuple(f for f in found.flags if f != "-fvisibility=hidden")
-    return _check_with(Compiler(found.command, flags, f"{found.identity} visible"), tmp_path)
+    return Compiler(found.command, flags, f"{found.identity} visible")
 
 
-def _check_with(compiler: Compiler, tmp_path: Path) -> Check:
+@pytest.fixture
+def check_clean_kernels(tmp_path: Path, quick_compiler: Compiler) -> Check:
+    """The same in a program that ends where a kernel reads or writes outside of what it was given."""
+    flags = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    sanitized = Compiler(quick_compiler.command, (*quick_compiler.flags, *flags), f"{quick_compiler.identity} {flags}")
+    return _check_with(sanitized, tmp_path, in_program=True)
+
+
+def _check_with(compiler: Compiler, tmp_path: Path, *, in_program: bool = bool(EMULATOR)) -> Check:
     def check(graphs: Sequence[PrimitiveGraph]) -> list[Kernel]:
         kernels = [(graph, kernel) for graph in graphs for kernel in generate(_body(graph))]
         names = [kernel.name for _, kernel in kernels]
@@ -77,7 +97,7 @@ def _check_with(compiler: Compiler, tmp_path: Path) -> Check:
         objects = [path for path in built.values() if isinstance(path, Path)]
         # A library stays loaded under its path, so that each needs one of its own.
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
-        run = _emulated(compiler, objects, names, folder) if EMULATOR else _loaded(compiler, objects, names, folder)
+        run = (_in_program if in_program else _loaded)(compiler, objects, names, folder)
         for graph, kernel in kernels:
             for seed in range(2):
                 _compare(graph, kernel, run, np.random.default_rng(seed))
@@ -99,7 +119,7 @@ def _loaded(compiler: Compiler, objects: Sequence[Path], names: Sequence[str], f
     return run
 
 
-def _emulated(compiler: Compiler, objects: Sequence[Path], names: Sequence[str], folder: Path) -> Run:
+def _in_program(compiler: Compiler, objects: Sequence[Path], names: Sequence[str], folder: Path) -> Run:
     link_program(compiler, objects, names, folder / "kernels", guard=GUARD)
     return EmulatedKernels(folder / "kernels", EMULATOR).run
 

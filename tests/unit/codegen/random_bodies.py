@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -28,8 +30,13 @@ BINARY = ("add", "sub", "mul", "max", "min")
 SHAPES = ((3, 4, 20), (2, 6, 9), (4, 33), (1, 5, 16), (50,), (2, 3, 4, 8), (18, 35), (2, 16, 16))
 
 
+KINDS = ("unary", "binary", "binary", "literal", "reduce", "layout", "concat")
+MOVES = ("layout", "layout", "concat", "concat", "binary")
+"""What makes indices of indices."""
+
+
 @st.composite
-def bodies(draw: st.DrawFn) -> PrimitiveGraph:
+def bodies(draw: st.DrawFn, kinds: Sequence[str] = KINDS) -> PrimitiveGraph:
     shape = draw(st.sampled_from(SHAPES))
     dtype = draw(st.sampled_from([DType.F32, DType.F32, DType.F32, DType.F64, DType.F16, DType.I32, DType.U8]))
     unary = UNARY if dtype.is_float else ("neg", "abs")
@@ -49,7 +56,7 @@ def bodies(draw: st.DrawFn) -> PrimitiveGraph:
     for _ in range(draw(st.integers(1, 7))):
         computed = [v for v in values if v.id != literal]
         arg = draw(st.sampled_from(computed[-4:]))
-        kind = draw(st.sampled_from(["unary", "binary", "binary", "literal", "reduce", "layout", "concat"]))
+        kind = draw(st.sampled_from(kinds))
         of = arg.type.shape
         if kind == "unary":
             add(Elementwise(draw(st.sampled_from(unary))), (arg.id,), of)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
+from korch_cli.codegen.access import count_text
 from korch_cli.codegen.cuda.access import is_packed
 from korch_cli.codegen.cuda.part import Part
 from korch_cli.codegen.cuda.signature import Signature, pointer
@@ -226,9 +227,8 @@ class Writer(Scopes[Block]):
             case Select(guards, inside, outside):
                 condition = Operand(f"({guards_text(guards, self.tables)})", DType.BOOL, varying=False)
                 return choice_text(condition, self.operand(inside).text, self.operand(outside).text)
-            case Count(factors):
-                product = " * ".join(f"({index_text(factor, self.tables)})" for factor in factors)
-                return f"({held_type(node.dtype)})({product})"
+            case Count():
+                return count_text(node.operation, node.dtype, None, self.tables)
         raise AssertionError(node.operation)
 
     def _load(self, load: Load, dtype: DType) -> str:
