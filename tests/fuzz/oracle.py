@@ -2,7 +2,8 @@
 
 The reference is ONNX Runtime without optimisations. The tolerance is measured, not assumed: the model is run again,
 node by node, and results on the way are moved by `precision.ULPS` units in the last place, up or down, in pairs of
-runs with opposite signs; so are the operands of nodes that add up many numbers. Any correct program differs from the
+runs with opposite signs; so are the operands of nodes that add up many numbers. What had both signs is zero in a last
+run. Any correct program differs from the
 reference by rounding errors of a few units at each node, so that an element of the output may move as far as it does in
 these runs. Where a graph is ill-conditioned (a cancellation, a comparison of neighbours, a rounding to integers) the
 runs disagree and the tolerance is wide, or the element is not judged at all; everywhere else it stays at a few units in
@@ -19,7 +20,7 @@ import onnx
 from onnx import numpy_helper
 
 from korch_cli.core.types import Array, DType
-from tests.fuzz.precision import ACCUMULATING, ULPS, Noise
+from tests.fuzz.precision import ACCUMULATING, ULPS, Noise, Signs, Zeros
 from tests.fuzz.running import Session, dtype_of, float_limits, node_model, reads
 from tests.fuzz.undefined import undefined_tensors
 
@@ -45,6 +46,12 @@ class Expectation:
         """How many elements are judged, and how many there are."""
         return sum(int(np.isfinite(a).sum()) for a in self.allowed), sum(a.size for a in self.allowed)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there are elements and none is judged."""
+        judged, elements = self.judged
+        return elements > 0 and not judged
+
 
 class Nodewise:
     """Runs a model node by node."""
@@ -55,7 +62,7 @@ class Nodewise:
         self._weights = {name: numpy_helper.to_array(tensor) for name, tensor in self._fixed.items()}
         self._sessions: dict[int, Session] = {}
 
-    def values(self, feeds: Mapping[str, Array], noise: Noise | None = None) -> dict[str, Array]:
+    def values(self, feeds: Mapping[str, Array], noise: Noise | Zeros | None = None) -> dict[str, Array]:
         """Return every tensor, with `noise` on the way if there is one.
 
         Raises:
@@ -70,9 +77,10 @@ class Nodewise:
                 results = self._run(position, node, operands)
             except Exception as error:
                 raise NotJudged(str(error)) from error
+            names = [name for name in node.output if name]
             if noise is not None:
-                results = [noise.on_result(node, a) for a in results]
-            found |= zip((name for name in node.output if name), results, strict=True)
+                results = [noise.on_result(node, n, a, operands) for n, a in zip(names, results, strict=True)]
+            found |= zip(names, results, strict=True)
         return found
 
     def node_values(self, position: int, values: Mapping[str, Array]) -> dict[str, Array]:
@@ -107,13 +115,21 @@ def expect(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> Expectation:
     plain = nodewise.values(feeds)
     undefined = undefined_tensors(model, plain)
     spreads = [_spread(output, plain[name]) for name, output in zip(names, outputs, strict=True)]
+    signs = Signs()
+    signs.note(plain)
+
+    def widen(noise: Noise | Zeros) -> None:
+        moved = nodewise.values(feeds, noise)
+        signs.note(moved)
+        for spread, name, output in zip(spreads, names, outputs, strict=True):
+            np.maximum(spread, _spread(output, moved[name]), out=spread)
+
     for pair in range(_PAIRS):
         for direction in (1.0, -1.0):
             # One pair moves everything the same way, so that what adds up does; the others cancel at random.
-            rng = np.random.default_rng(pair) if pair else None
-            moved = nodewise.values(feeds, Noise(rng, direction))
-            for spread, name, output in zip(spreads, names, outputs, strict=True):
-                np.maximum(spread, _spread(output, moved[name]), out=spread)
+            widen(Noise(np.random.default_rng(pair) if pair else None, direction))
+    if uncertain := signs.uncertain():
+        widen(Zeros(uncertain))
     allowed = [_allowed(a, s, n in undefined) for a, s, n in zip(outputs, spreads, names, strict=True)]
     return Expectation(tuple(outputs), tuple(allowed))
 

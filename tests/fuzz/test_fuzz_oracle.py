@@ -61,6 +61,7 @@ def test_below_the_least_normal_number_all_places_are_the_same(number: float, is
 
 
 _PARTS = "a, b = Split <axis = 0> (x)"
+_NEAR_ONE = "s = Sqrt (x) q = Mul (s, s) m = ReduceMax <keepdims = 1> (q)"
 _HALVES = "m = ReduceMax <keepdims = 1> (x) h = Cast <to = 10> (m) p = Softplus (h)"
 
 
@@ -84,10 +85,29 @@ _HALVES = "m = ReduceMax <keepdims = 1> (x) h = Cast <to = 10> (m) p = Softplus 
         ("y = ReduceLogSumExp <keepdims = 1> (x)", (1.0, 89.0), 1),
         (f"{_HALVES} y = Cast <to = 1> (p)", (1.0, 12.0), 0),
         (f"{_HALVES} y = Cast <to = 1> (p)", (1.0, 9.0), 1),
+        (f"{_NEAR_ONE} l = Log (m) y = Div (l, l)", (0.5, 0.99999994), 0),
+        (f"{_NEAR_ONE} l = Log (m) y = Div (l, l)", (0.5, 0.999), 1),
     ],
 )
 def test_what_the_runtime_leaves_open_is_not_judged(body: str, numbers: tuple[float, ...], judged: int) -> None:
     assert expect(_model("float[2] x", "float[1] y", body), _x(*numbers)).judged == (judged, 1)
+
+
+@pytest.mark.parametrize(("number", "is_certain"), [(-1e-38, False), (-0.25, True), (0.0, True)])
+def test_a_rounding_to_sixteen_bits_may_be_left_out(number: float, is_certain: bool) -> None:
+    body = "h = Cast <to = 10> (x) s = Shrink <bias = 0.5, lambd = 0.0> (h) y = Cast <to = 1> (s)"
+    expected = expect(_model("float[1] x", "float[1] y", body), _x(number))
+    without = np.array([number + 0.5 if number < 0 else 0.0], np.float32)
+    assert difference(["y"], [without], expected) is None
+    assert (difference(["y"], [without + np.float32(0.5)], expected) is not None) == is_certain
+
+
+def test_a_run_may_fail_where_nothing_is_certain() -> None:
+    body = "s = ReduceSumSquare <axes = [1], keepdims = 1> (x) n = NonZero (s) f = Cast <to = 1> (n) y = Neg (f)"
+    model = _model("int64[3,1] x", "float[2,n] y", body)
+    assert expect(model, {"x": np.array([[1], [-(2**63)], [3]])}).is_open
+    assert not expect(model, {"x": np.array([[1], [0], [3]])}).is_open
+    assert not expect(model, {"x": np.array([[0], [0], [0]])}).is_open
 
 
 def test_nothing_is_said_of_what_does_not_run() -> None:
