@@ -8,6 +8,7 @@ from functools import cache
 from korch_cli.codegen.batches import BatchPrinter
 from korch_cli.codegen.describe import check_nest, check_types, describe, label, runtime_files
 from korch_cli.codegen.expressions import CPP_TYPES, Tables
+from korch_cli.codegen.inplace import is_reused, reusable_operands
 from korch_cli.codegen.lower import lower
 from korch_cli.codegen.nest import Nest
 from korch_cli.codegen.normalize import normalize
@@ -50,8 +51,9 @@ def headers() -> dict[str, str]:
 def _kernel(body: KernelBody, parts: list[tuple[Nest, Schedule]]) -> Kernel:
     tables = Tables()
     names = [f"part{i}" for i in range(len(parts))] if len(parts) > 1 else ["NAME"]
+    pairs = reusable_operands(body.graph, parts)
     functions = [
-        _function(name, body.graph, nest, _lines(nest, schedule, tables), is_entry=name == "NAME")
+        _function(name, body.graph, nest, _lines(nest, schedule, tables), pairs)
         for name, (nest, schedule) in zip(names, parts, strict=True)
     ]
     if len(parts) > 1:
@@ -72,6 +74,7 @@ def _kernel(body: KernelBody, parts: list[tuple[Nest, Schedule]]) -> Kernel:
         units=sum(schedule.units for _, schedule in parts),
         unit_bytes=max(moved for moved, _ in costs),
         unit_flops=max(flops for _, flops in costs),
+        in_place=pairs,
     )
 
 
@@ -83,7 +86,9 @@ def _lines(nest: Nest, schedule: Schedule, tables: Tables) -> list[str]:
 _PARAMETERS = "(const void* const* in, void* const* out, int64_t begin, int64_t end)"
 
 
-def _function(name: str, graph: PrimitiveGraph, nest: Nest, lines: list[str], *, is_entry: bool) -> str:
+def _function(
+    name: str, graph: PrimitiveGraph, nest: Nest, lines: list[str], pairs: tuple[tuple[int, int], ...]
+) -> str:
     text = "\n".join(lines)
     pointers = []
     for i, value in enumerate(graph.inputs()):
@@ -92,8 +97,9 @@ def _function(name: str, graph: PrimitiveGraph, nest: Nest, lines: list[str], *,
             pointers.append(f"const {kind}* const a{i} = static_cast<const {kind}*>(in[{i}]);")
     for store in nest.stores:
         kind = CPP_TYPES[graph.values[graph.outputs[store.result]].type.dtype]
-        pointers.append(f"{kind}* const __restrict r{store.result} = static_cast<{kind}*>(out[{store.result}]);")
-    linkage = 'extern "C" void ' if is_entry else "static void "
+        alone = "" if is_reused(store, pairs) else "__restrict "
+        pointers.append(f"{kind}* const {alone}r{store.result} = static_cast<{kind}*>(out[{store.result}]);")
+    linkage = 'extern "C" void ' if name == "NAME" else "static void "
     content = "\n".join(f"  {line}" for line in (*pointers, *lines))
     return f"{linkage}{name}{_PARAMETERS} {{\n{content}\n}}"
 

@@ -94,6 +94,7 @@ class Kernel:
         units: number of parallel units (>= 1); any partition of [0, units) may run at the same time.
         unit_bytes: memory traffic of one unit, for choosing the chunk size.
         unit_flops: arithmetic of one unit (elementwise functions weighted by cost), for the same.
+        in_place: pairs of an operand and a result, as positions in `in` and `out`, that may be the same memory.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Kernel:
     units: int
     unit_bytes: int
     unit_flops: int
+    in_place: tuple[tuple[int, int], ...] = ()
 
 
 class TimingSource(Enum):

@@ -86,7 +86,11 @@ def registration(namespace: str, domain: str, names: Sequence[str], check: str =
 
 
 def signature_lines(
-    name: str, comment: str, inputs: Sequence[TensorType], outputs: Sequence[TensorType]
+    name: str,
+    comment: str,
+    inputs: Sequence[TensorType],
+    outputs: Sequence[TensorType],
+    in_place: Sequence[tuple[int, int]] = (),
 ) -> tuple[list[str], str]:
     """Return the lines that describe the tensors of an operator under a comment, and its signature made of them."""
     lines = [f"// {line}" for line in textwrap.wrap(_printable(comment), 110)]
@@ -95,12 +99,28 @@ def signature_lines(
             lines.append(f"static const int64_t {kind}{i}_{name}[] = {{{', '.join(map(str, typed.shape)) or '0'}}};")
         tensors = ", ".join(_tensor_text(f"{kind}{i}_{name}", typed) for i, typed in enumerate(types))
         lines.append(f"static const korch::Tensor {kind}s_{name}[] = {{{tensors or '{0, 0, nullptr}'}}};")
-    return lines, f'{{"{name}", inputs_{name}, {len(inputs)}, outputs_{name}, {len(outputs)}}}'
+    lines += _in_place_lines(name, in_place)
+    reuse = f"in_place_{name}" if in_place else "nullptr"
+    return lines, f'{{"{name}", inputs_{name}, {len(inputs)}, outputs_{name}, {len(outputs)}, {reuse}}}'
+
+
+def _in_place_lines(name: str, pairs: Sequence[tuple[int, int]]) -> list[str]:
+    if not pairs:
+        return []
+    given, made = (", ".join(str(pair[side]) for pair in pairs) for side in (0, 1))
+    return [
+        f"static int reused_{name}[] = {{{given}}}, reusing_{name}[] = {{{made}}};",
+        f"static size_t in_place_{name}(int** inputs, int** outputs) {{",
+        f"  *inputs = reused_{name};",
+        f"  *outputs = reusing_{name};",
+        f"  return {len(pairs)};",
+        "}",
+    ]
 
 
 def _entry_text(entry: LibraryEntry, comment: str) -> str:
     kernel = entry.kernel
-    lines, signature = signature_lines(kernel.name, comment, entry.inputs, entry.outputs)
+    lines, signature = signature_lines(kernel.name, comment, entry.inputs, entry.outputs, kernel.in_place)
     lines.append(f'extern "C" void {kernel.name}(const void* const*, void* const*, int64_t, int64_t);')
     lines.append(
         f"static const korch::Kernel kernel_{kernel.name} = {{{signature}, {kernel.name}, "

@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -133,11 +133,32 @@ def _compare(graph: PrimitiveGraph, kernel: Kernel, run: Run, rng: np.random.Gen
     # Sixteen bits are rounded after each primitive, which is no error of a kernel.
     narrow = any(value.type.dtype in (DType.F16, DType.BF16) for value in graph.values)
     expected = evaluate(graph, feeds, widen=not narrow)
+    _judge(graph, kernel, feeds, expected, run, rng)
+    for pair in kernel.in_place:
+        _judge(graph, kernel, feeds, expected, run, rng, reused=pair)
+
+
+def _judge(
+    graph: PrimitiveGraph,
+    kernel: Kernel,
+    feeds: Mapping[int, Array],
+    expected: Mapping[int, Array],
+    run: Run,
+    rng: np.random.Generator,
+    reused: tuple[int, int] | None = None,
+) -> None:
+    """Run a kernel, with an operand in the memory of a result if they are `reused`, and compare."""
     raw = [np.full(graph.values[v].type.size_bytes + 2 * GUARD, 0xAB, np.uint8) for v in graph.outputs]
+    operands = list(feeds.values())
+    if reused is not None:
+        given, made = reused
+        place = raw[made][GUARD:-GUARD].view(operands[given].dtype).reshape(operands[given].shape)
+        place[...] = operands[given]
+        operands[given] = place
     cuts = sorted({0, kernel.units, *rng.integers(0, kernel.units + 1, 3).tolist()})
     parts = list(pairwise(cuts))
     rng.shuffle(parts)
-    run(kernel.name, list(feeds.values()), raw, parts)
+    run(kernel.name, operands, raw, parts)
     for v, bytes_ in zip(graph.outputs, raw, strict=True):
         typed = graph.values[v].type
         assert (bytes_[:GUARD] == 0xAB).all(), f"{kernel.name} writes before its result\n{kernel.source}"

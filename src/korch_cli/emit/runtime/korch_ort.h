@@ -119,6 +119,8 @@ struct Signature {
   size_t input_count;
   const Tensor* outputs;
   size_t output_count;
+  // Says which inputs and outputs may be the same memory: as many indices in each of two arrays. Null where none may.
+  size_t (*in_place)(int** inputs, int** outputs);
 };
 
 // What is registered: the operator as ONNX Runtime sees it, and the kernel that it runs. Lives as long as the process,
@@ -283,6 +285,8 @@ inline void describe(Operator* result, const Signature* kernel, Api api, uint32_
   op.compute = behaviour.compute;
   op.destroy_kernel = behaviour.destroy;
   op.infer_shapes = infer_shapes;
+  op.may_inplace = kernel->in_place;
+  op.release_may_inplace = [](int*, int*) {};  // the arrays stay
 }
 
 // The number after the first dot of "1.32.0".
