@@ -69,17 +69,22 @@ class Nodewise:
             NotJudged: a node does not run on what it gets.
         """
         found = {**self._weights, **feeds}
+        # What was moved once, and what comes of it: a second time might take it back.
+        moved: set[str] = set()
         for position, node in enumerate(self._model.graph.node):
             operands = {name: found[name] for name in reads(node)}
             if noise is not None:
-                operands = {n: noise.on_operand(node, n, a) for n, a in operands.items()}
+                operands = {n: a if n in moved else noise.on_operand(node, n, a) for n, a in operands.items()}
             try:
                 results = self._run(position, node, operands)
             except Exception as error:
                 raise NotJudged(str(error)) from error
             names = [name for name in node.output if name]
             if noise is not None:
-                results = [noise.on_result(node, n, a, operands) for n, a in zip(names, results, strict=True)]
+                noisy = [noise.on_result(node, n, a, operands) for n, a in zip(names, results, strict=True)]
+                if not moved.isdisjoint(operands) or any(a is not b for a, b in zip(noisy, results, strict=True)):
+                    moved.update(names)
+                results = noisy
             found |= zip(names, results, strict=True)
         return found
 

@@ -85,6 +85,8 @@ _HALVES = "m = ReduceMax <keepdims = 1> (x) h = Cast <to = 10> (m) p = Softplus 
         ("y = ReduceLogSumExp <keepdims = 1> (x)", (1.0, 89.0), 1),
         (f"{_HALVES} y = Cast <to = 1> (p)", (1.0, 12.0), 0),
         (f"{_HALVES} y = Cast <to = 1> (p)", (1.0, 9.0), 1),
+        ("n = MeanVarianceNormalization <axes = [0]> (x) y = ReduceMax <keepdims = 1> (n)", (1.0, 1.0000001), 0),
+        ("n = MeanVarianceNormalization <axes = [0]> (x) y = ReduceMax <keepdims = 1> (n)", (1.0, 1.01), 1),
         (f"{_NEAR_ONE} l = Log (m) y = Div (l, l)", (0.5, 0.99999994), 0),
         (f"{_NEAR_ONE} l = Log (m) y = Div (l, l)", (0.5, 0.999), 1),
     ],

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -276,10 +277,32 @@ def _absent_bound(node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
     return bounds < 2 and any(np.isinf(a).any() for a in _floats(inputs[:1]))
 
 
-@rule("InstanceNormalization")
-def _one_element(_node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
-    """What is left of one element without its mean is the rounding error of the same expression."""
-    return inputs[0].ndim > 2 and int(np.prod(inputs[0].shape[2:])) == 1
+@rule("MeanVarianceNormalization InstanceNormalization LayerNormalization SkipLayerNormalization GroupNormalization")
+def _nothing_but_noise(node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    """What is left of one number, or of equal ones, without their mean is rounding errors, made large."""
+    given = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    x, axes = _normalized(node, inputs, given)
+    if not x.size:
+        return False
+    with np.errstate(all="ignore"):
+        size, deviation = np.abs(x).max(axis=axes), x.std(axis=axes)
+        return bool((deviation <= 4 * ULPS * float_limits(dtype_of(inputs[0])).epsilon * size)[size > 0].any())
+
+
+def _normalized(
+    node: onnx.NodeProto, inputs: Sequence[Array], given: Mapping[str, Any]
+) -> tuple[Array, tuple[int, ...]]:
+    """The numbers that a node normalizes, in float64, and the axes along which it does."""
+    x = inputs[0].astype(np.float64)
+    if node.op_type == "MeanVarianceNormalization":
+        return x, tuple(given.get("axes", (0, 2, 3)))
+    if node.op_type == "InstanceNormalization":
+        return x, tuple(range(2, x.ndim))
+    if node.op_type == "GroupNormalization":
+        return x.reshape(x.shape[0], given["num_groups"], -1), (2,)
+    if node.op_type == "SkipLayerNormalization":
+        return x + inputs[1].astype(np.float64), (x.ndim - 1,)
+    return x, tuple(range(given.get("axis", -1) % x.ndim, x.ndim))
 
 
 @rule("OneHot Range")
