@@ -187,6 +187,20 @@ def test_the_input_is_never_the_output_whatever_it_is_called(tmp_path: Path, els
     assert source.read_bytes() == before
 
 
+@pytest.mark.parametrize("ending", ["prototxt", "textproto", "json", "onnxtxt", "txt", "pb", "model"])
+def test_endings_of_names_mean_nothing(tmp_path: Path, elsewhere: Path, ending: str) -> None:
+    source = _model_with_weights(tmp_path / "in")
+    source = source.rename(source.with_suffix(f".{ending}"))
+    output = tmp_path / f"out.{ending}"
+    # The second time there are files to look at before they are replaced.
+    for _ in range(2):
+        result = _optimize(source, output)
+        assert result.exit_code == 0, result.output
+    feeds = {"x": floats(2, 4)}
+    (wanted,), (got,) = run(source, feeds, None, ()), run(output, feeds, None, ())
+    np.testing.assert_allclose(got, wanted, rtol=1e-5)
+
+
 def test_a_folder_that_is_not_there(tmp_path: Path, elsewhere: Path) -> None:
     source = _model_with_weights(tmp_path / "in")
     result = _optimize(source, tmp_path / "none" / "out.onnx")

@@ -133,7 +133,7 @@ def optimize(
 
     Beside OUT lie its kernel library (.korch.so) and the plan (.plan.json). OUT equals IN if nothing faster is found.
     """
-    _check_paths(source, output, report, dry_run=dry_run)
+    _check_paths(source, output, report, inputs, dry_run=dry_run)
     require_report(report, *(path for path in (inputs, from_plan) if path is not None))
     _check_modes({"--from-plan": from_plan is not None, "--force-fusion": force_fusion, "--dry-run": dry_run})
     given, bindings = read_inputs(inputs, bindings_of(dims, shapes))
@@ -183,7 +183,7 @@ def _check_modes(modes: Mapping[str, bool]) -> None:
         raise UsageError(f"{chosen[0]} and {chosen[1]} exclude each other", hint="leave out one of them")
 
 
-def _check_paths(source: Path, output: Path | None, report: Path | None, *, dry_run: bool) -> None:
+def _check_paths(source: Path, output: Path | None, report: Path | None, inputs: Path | None, *, dry_run: bool) -> None:
     """Find what is wrong with the files named before any work is done.
 
     Raises:
@@ -201,9 +201,20 @@ def _check_paths(source: Path, output: Path | None, report: Path | None, *, dry_
         raise UsageError("IN and OUT are the same file", where=str(output), hint="give OUT another name")
     require_model(source)
     require_file(output)
+    if output.suffix.lower() == ".ort":
+        hint = "let its name end in .onnx"
+        raise UsageError("ONNX Runtime takes files of this name for another format", where=str(output), hint=hint)
     beside = (
         library_beside(output),
         plan_beside(output),
         output.with_name(f"{output.name}.data"),
     )
+    for path in beside:
+        if same_file(source, path):
+            raise UsageError(
+                "IN would be overwritten by a file beside OUT", where=str(path), hint="give OUT another name"
+            )
+    if inputs is not None and any(same_file(inputs, path) for path in (output, *beside)):
+        hint = "give OUT another name"
+        raise UsageError("the arrays of --inputs would be overwritten", where=str(inputs), hint=hint)
     require_report(report, source, output, *beside)

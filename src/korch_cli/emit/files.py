@@ -85,7 +85,7 @@ def require_apart(source: Path, targets: Iterable[Path]) -> None:
     if not there:
         return
     try:
-        proto = onnx.load_model(str(source), load_external_data=False)
+        proto = _read(source)
     except (OSError, DecodeError):
         return
     locations = {entry.value for t in external_tensors(proto) for entry in t.external_data if entry.key == "location"}
@@ -96,6 +96,11 @@ def require_apart(source: Path, targets: Iterable[Path]) -> None:
             raise UsageError("this file holds weights of IN and would be overwritten", where=str(target), hint=hint)
 
 
+def _read(path: Path) -> onnx.ModelProto:
+    # Whatever its name ends in: the package would take some endings for formats of text.
+    return onnx.load_model(str(path), format="protobuf", load_external_data=False)
+
+
 def copy_model(source: Path, target: Path) -> None:
     """Write the model in `source` to `target` unchanged: the same bytes, or with external data under a new name.
 
@@ -103,7 +108,7 @@ def copy_model(source: Path, target: Path) -> None:
         ModelError: external data is missing, shorter than it says, or outside the model's folder.
         MissingError: the file cannot be written.
     """
-    proto = onnx.load_model(str(source), load_external_data=False)
+    proto = _read(source)
     if any(external_tensors(proto)):
         save_model(proto, source.parent, target)
         return

@@ -151,6 +151,39 @@ def test_the_input_is_never_the_output(
     assert pipeline.settings is None
 
 
+@pytest.mark.parametrize("name", ["out.ort", "out.ORT"])
+def test_the_output_is_not_called_what_onnx_runtime_takes_for_another_format(
+    invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path, name: str
+) -> None:
+    result = invoke("optimize", model, "-o", tmp_path / name)
+    assert result.exit_code == 2
+    assert "another format" in result.stderr
+    assert pipeline.settings is None
+
+
+@pytest.mark.parametrize("name", ["out.korch.so", "out.plan.json", "out.onnx.data"])
+def test_the_input_is_none_of_the_files_beside_the_output(
+    invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path, name: str
+) -> None:
+    model.rename(tmp_path / name)
+    result = invoke("optimize", tmp_path / name, "-o", tmp_path / "out.onnx")
+    assert result.exit_code == 2
+    assert "beside OUT" in result.stderr
+    assert pipeline.settings is None
+
+
+@pytest.mark.parametrize("name", ["out.onnx", "out.korch.so", "out.plan.json", "out.onnx.data"])
+def test_the_arrays_to_feed_are_never_overwritten(
+    invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path, name: str
+) -> None:
+    np.savez(tmp_path / "arrays.npz", x=np.zeros((2, 3), np.float32))
+    (tmp_path / "arrays.npz").rename(tmp_path / name)
+    result = invoke("optimize", model, "-o", tmp_path / "out.onnx", "--inputs", tmp_path / name)
+    assert result.exit_code == 2
+    assert "--inputs" in result.stderr
+    assert pipeline.settings is None
+
+
 @pytest.mark.parametrize("name", ["in.onnx", "out.onnx", "out.korch.so", "out.plan.json", "out.onnx.data"])
 def test_the_report_never_overwrites_a_model_or_what_lies_beside_it(
     invoke: Invoke, pipeline: SimpleNamespace, model: Path, tmp_path: Path, name: str
