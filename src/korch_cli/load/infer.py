@@ -19,9 +19,15 @@ _LIKE_FIRST_INPUT = {
     "FastGelu": (0,),
     "Gelu": (0,),
     "QuickGelu": (0,),
+    "RotaryEmbedding": (0,),
     "SkipLayerNormalization": (0, 3),
+    "SkipSimplifiedLayerNormalization": (0, 3),
 }
 """Operators of ONNX Runtime that onnx cannot infer, with the outputs that have the type of the first input."""
+_LARGER = {"FusedConv": "Conv", "FusedGemm": "Gemm"}
+"""Those that do more to the result of an operator of three operands."""
+_PRODUCTS = frozenset({"FusedMatMul", "TransposeMatMul"})
+_ATTENTION = frozenset({"Attention", "MultiHeadAttention"})
 _MISJUDGED = frozenset({"STFT"})
 """Operators that onnx infers wrongly: it overlooks that one-sided spectra are the default."""
 
@@ -244,12 +250,55 @@ def _of_same_rank(info: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
 
 def _familiar(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
     """A node that onnx can infer in the place of one that it cannot; none where there is none."""
-    outputs = _LIKE_FIRST_INPUT.get(node.op_type, ()) if node.domain == "com.microsoft" else ()
-    if not outputs and node.op_type not in _MISJUDGED and not _is_padded_otherwise(node):
+    if node.domain == "com.microsoft":
+        yield from _familiar_microsoft(node)
+    elif node.op_type == "SimplifiedLayerNormalization":
+        # ONNX Runtime's, in ONNX's domain.
+        yield onnx.helper.make_node("Identity", node.input[:1], node.output[:1])
+    elif node.op_type not in _MISJUDGED and not _is_padded_otherwise(node):
         yield node
-    for i in outputs:
+
+
+def _familiar_microsoft(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    if node.op_type in _LARGER:
+        plain = onnx.helper.make_node(_LARGER[node.op_type], node.input[:3], node.output)
+        plain.attribute.extend(a for a in node.attribute if not a.name.startswith("activation"))
+        yield plain
+    elif node.op_type in _PRODUCTS:
+        yield from _plain_product(node)
+    elif node.op_type in _ATTENTION:
+        yield from _plain_attention(node)
+    elif node.op_type not in _LIKE_FIRST_INPUT:
+        yield node
+    for i in _LIKE_FIRST_INPUT.get(node.op_type, ()):
         if i < len(node.output) and node.output[i]:
             yield onnx.helper.make_node("Identity", [node.input[0]], [node.output[i]])
+
+
+def _plain_product(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    given = {a.name: a.i for a in node.attribute}
+    if given.get("transBatchA") or given.get("transBatchB"):
+        return
+    operands = list(node.input)
+    for i, flag in enumerate(("transA", "transB")):
+        if given.get(flag):
+            # Of any rank; the name is one that no model has.
+            operands[i] = f"{node.output[0]}\0{flag}"
+            yield onnx.helper.make_node("Einsum", [node.input[i]], [operands[i]], equation="...ij->...ji")
+    yield onnx.helper.make_node("MatMul", operands, node.output)
+
+
+def _plain_attention(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    """The first result alone, where queries and values are of rank 3."""
+    if node.op_type == "MultiHeadAttention":
+        if len(node.input) > 2 and node.input[2]:
+            operands = [node.input[0], node.input[2]]
+            yield onnx.helper.make_node("Einsum", operands, node.output[:1], equation="bsh,btv->bsv")
+    elif not any(a.name == "qkv_hidden_sizes" for a in node.attribute):
+        # Queries, keys and values side by side, of one size.
+        parts = [f"{node.output[0]}\0{kind}" for kind in ("all", "q", "k")]
+        yield onnx.helper.make_node("Einsum", node.input[:2], parts[:1], equation="bsh,hw->bsw")
+        yield onnx.helper.make_node("Split", parts[:1], [*parts[1:], node.output[0]], axis=2, num_outputs=3)
 
 
 def _newer_pool(node: onnx.NodeProto, number: int) -> onnx.FunctionProto:
