@@ -28,7 +28,7 @@ DEMO_OUT := $(BUILD)/demo/$(DEMO_MODEL).onnx
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test exhaustive math aarch64 lint format conformance conformance-update fuzz compat models acceptance bench bench-quick cuda-check gpu-plans gpu-check clean
+.PHONY: help demo test exhaustive math aarch64 lint format conformance conformance-update fuzz compat models acceptance numerics bench bench-quick cuda-check gpu-plans gpu-check clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -82,6 +82,9 @@ models: $(VENV)/.run ## fetch and make every model that this environment can hav
 
 acceptance: models ## optimize, verify and time every model, hours; ends with 1 if one differs or is slower
 	$(RUN) scripts/acceptance.py $(BUILD)/models -o $(BUILD)/acceptance
+
+numerics: $(VENV)/.run ## hold what `make acceptance` wrote against double precision; ends with 1 if one is twice as far off
+	$(RUN) scripts/numerics.py $(BUILD)/models $(BUILD)/acceptance
 
 $(DEMO_OUT):
 	$(MAKE) demo
