@@ -52,12 +52,17 @@ _SOURCE = """\
 
 // Reads n floats and writes n floats, `repeats` times; what is left of a vector is not touched.
 KORCH_EXPORT void korch_stream(const float* __restrict a, float* __restrict b, int64_t n, int64_t repeats) {
-  using vector = float __attribute__((vector_size(KORCH_BYTES), aligned(4), may_alias));
+  using vector = float __attribute__((vector_size(KORCH_BYTES)));
   constexpr int64_t lanes = KORCH_BYTES / 4;
   for (int64_t r = 0; r < repeats; ++r) {
     for (int64_t i = 0; i + 2 * lanes <= n; i += 2 * lanes) {
-      *reinterpret_cast<vector*>(b + i) = *reinterpret_cast<const vector*>(a + i) * 1.5f;
-      *reinterpret_cast<vector*>(b + i + lanes) = *reinterpret_cast<const vector*>(a + i + lanes) * 1.5f;
+      vector first, second;  // floats need not be aligned as vectors are
+      __builtin_memcpy(&first, a + i, sizeof first);
+      __builtin_memcpy(&second, a + i + lanes, sizeof second);
+      first *= 1.5f;
+      second *= 1.5f;
+      __builtin_memcpy(b + i, &first, sizeof first);
+      __builtin_memcpy(b + i + lanes, &second, sizeof second);
     }
     asm volatile("" ::: "memory");
   }

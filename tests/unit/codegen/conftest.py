@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shlex
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -22,6 +20,7 @@ from korch_cli.core.processor import NATIVE
 from korch_cli.core.progress import Silent
 from korch_cli.core.types import Array, DType
 from korch_cli.toolchain import BuildFailure, Compiler, compile_units, find_compiler, link
+from tests.compilers import CLANG
 from tests.emulation.emulating import EmulatedKernels, link_program
 from tests.unit.codegen.drawing import EPSILONS, draw_operand
 
@@ -34,7 +33,6 @@ Run = Callable[[str, Sequence[Array], Sequence[Array], Sequence[tuple[int, int]]
 """Runs parts of the units of a kernel: its name, operands, guarded bytes of its results, and the parts."""
 EMULATOR = os.environ.get("KORCH_TEST_EMULATOR", "")
 """What runs kernels of another processor; KORCH_CXX has to name a compiler for that one."""
-CLANG = shlex.join([sys.executable, "-m", "ziglang", "c++"])
 PROCESSOR = os.environ.get("KORCH_TEST_PROCESSOR", NATIVE)
 
 

@@ -12,8 +12,8 @@ from korch_cli.codegen import generate
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Kernel, KernelBody
 from korch_cli.toolchain import Compiler, find_compiler
+from tests.compilers import CLANG
 from tests.unit.codegen.body_graphs import graph, layout, softmax
-from tests.unit.codegen.conftest import CLANG
 from tests.unit.codegen.machine_loops import assembled, assembly, innermost_loops
 
 

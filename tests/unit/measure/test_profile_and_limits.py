@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import importlib
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import ml_dtypes
@@ -16,6 +18,7 @@ from korch_cli.core.progress import Silent
 from korch_cli.core.types import Array
 from korch_cli.measure import ProfileStore, calibrate, profile_model
 from korch_cli.toolchain import compile_units, find_compiler, link
+from tests.compilers import CLANG
 
 FEEDS = {"x": np.ones((1, 4, 8, 8), np.float32)}
 NAMES = ('a "conv"', "back\\slash, and a kernel_time", "ü\n_kernel_time")
@@ -117,6 +120,27 @@ def test_limits_are_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     calibrate(1, "another compiler", store, build)
     assert len(built) == 2
     store.close()
+
+
+_STREAM = """
+import ctypes, sys
+import numpy as np
+library = ctypes.CDLL(sys.argv[1])
+library.korch_stream.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
+for start in range(0, 64, 4):
+    a, b = (np.arange(1040, dtype=np.float32) for _ in range(2))
+    library.korch_stream(a.ctypes.data + start, b.ctypes.data + start, 1024, 1)
+    assert (b[start // 4:][:1024] == 1.5 * a[start // 4:][:1024]).all()
+"""
+
+
+@pytest.mark.parametrize("command", ["g++", CLANG], ids=["g++", "clang"])
+def test_limits_are_measured_on_floats_wherever_they_lie(tmp_path: Path, command: str) -> None:
+    compiler = find_compiler(command)
+    (unit,) = compile_units(compiler, {"m": _CALIBRATION._SOURCE}, {}, tmp_path, jobs=1, progress=Silent()).values()
+    assert isinstance(unit, Path), unit
+    link(compiler, [unit], tmp_path / "m.so", exports=_CALIBRATION._EXPORTS)
+    subprocess.run([sys.executable, "-c", _STREAM, str(tmp_path / "m.so")], check=True)
 
 
 def test_limits_of_a_busy_machine_are_measured_again_and_the_best_count(
