@@ -9,7 +9,7 @@ import pytest
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from scripts.numerics import MOST, Row, error, line, widened, worst
+from scripts.numerics import MOST, GatherElements, Row, error, line, widened, worst
 
 THIRD = np.array(1 / 3, np.float32)
 
@@ -19,7 +19,7 @@ def evaluated(text: str, *arrays: np.ndarray) -> list[np.ndarray]:
     for i, array in enumerate(arrays):
         model.graph.initializer.append(numpy_helper.from_array(array, f"w{i}"))
     before = model.SerializeToString()
-    found = ReferenceEvaluator(widened(model)).run(None, {"x": np.array([1.0, 2.0, 3.0])})
+    found = ReferenceEvaluator(widened(model), new_ops=[GatherElements]).run(None, {"x": np.array([1.0, 2.0, 3.0])})
     assert model.SerializeToString() == before
     return list(found)
 
@@ -57,6 +57,17 @@ def test_normalization_has_the_means_that_it_is_given(opset: int) -> None:
     ones = np.ones(3, np.float32)
     (y,) = evaluated(text, ones, 0 * ones, 5 * ones, 4 * ones - np.float32(1e-5), np.array([0]))
     np.testing.assert_allclose(y, [[-2.0, -1.5, -1.0]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_elements_are_gathered_from_one_row_too(axis: int) -> None:
+    data = np.array([[5.0, 6.0, 7.0]], np.float32)
+    indices = np.zeros((1, 3), np.int64) if axis == 0 else np.array([[2, -1, 0, 1]])
+    text = f"""<ir_version: 8, opset_import: ["" : 17]> g (float[3] x) => (float[1,n] y) {{
+  y = GatherElements <axis = {axis}> (w0, w1)
+}}"""
+    (y,) = evaluated(text, data, indices)
+    np.testing.assert_array_equal(y, data if axis == 0 else [[7.0, 7.0, 5.0, 6.0]])
 
 
 def test_errors_are_relative_and_half_a_unit_at_least() -> None:
