@@ -20,10 +20,11 @@ from korch_cli.codegen import generate
 from korch_cli.core.artifact import KernelResult
 from korch_cli.core.errors import MissingError
 from korch_cli.core.kernel import Kernel, KernelBody, Timing, TimingSource
+from korch_cli.core.machine import MachineLimits
 from korch_cli.core.model import Bindings
 from korch_cli.core.progress import Silent
 from korch_cli.core.record import Comparison, Contest, Ratio, Samples
-from korch_cli.measure import measure_kernels
+from korch_cli.measure import machine_identity, measure_kernels
 from korch_cli.pipeline import Settings, build_fusions, optimize, plan_fusion
 from korch_cli.toolchain import find_compiler
 
@@ -76,7 +77,10 @@ def settled(time_us: float) -> Timing:
 
 @pytest.fixture
 def settled_times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Kernels are measured, and so checked; then each takes a microsecond, and the output is twice as fast."""
+    """Kernels are measured, and so checked; then each takes a microsecond, and the output is twice as fast.
+
+    The machine's limits are those of a quiet one, however busy it is.
+    """
 
     def measured(*args: Any, **kwargs: Any) -> Iterator[KernelResult]:
         for result in measure_kernels(*args, **kwargs):
@@ -94,6 +98,11 @@ def settled_times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         later = Ratio(1.1, 1.05, 1.15, 9), Ratio(0.9, 0.85, 0.95, 9)
         return Contest(samples, tuple(tuple(later[i >= j] for j in range(len(subjects))) for i in range(len(subjects))))
 
+    def quiet(threads: int, *_: object) -> MachineLimits:
+        bandwidth = ((1 << 14, 1.5e11), (1 << 18, 8e10), (1 << 22, 4e10), (1 << 27, 1.5e10))
+        return MachineLimits(machine_identity(threads), threads, bandwidth, 8e10, 0.16)
+
+    monkeypatch.setattr("korch_cli.pipeline.target.calibrate", quiet)
     monkeypatch.setattr("korch_cli.pipeline.delivery.compare_speed", compared)
     monkeypatch.setattr("korch_cli.pipeline.choice.compare_all", contested)
 
