@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -23,6 +24,8 @@ _UNARY = (
     "Reciprocal", "Relu", "Sigmoid", "Softplus", "Sqrt", "Tanh",
 )  # fmt: skip
 _BINARY = ("Add", "Div", "Max", "Min", "Mul", "Sub")
+_BLOCK = 1 << 14
+_COLUMNS = (16, 128)
 
 
 @dataclass(slots=True)
@@ -128,7 +131,6 @@ def _pays(surgery: Surgery, region: _Region) -> bool:
 def _apply(surgery: Surgery, region: _Region) -> None:
     """Compute the region transposed beside the old one, which goes as soon as nothing reads it."""
     names: dict[str, str] = {}
-    extra: dict[str, list[onnx.NodeProto]] = {}
     for name in region.entries:
         made = surgery.made_by(name, "Transpose")
         assert made is not None
@@ -137,18 +139,21 @@ def _apply(surgery: Surgery, region: _Region) -> None:
         before = [_opened(surgery, name, names) for name in node.input if name in region.opened and name not in names]
         for name in node.output:
             names[name] = surgery.fresh(f"{name}/turned", _turned(surgery.types[name]))
-        new = _FLIPS[_kind(node)](surgery, node, names)
+        if _adds_longer_runs(surgery, node):
+            new = _turn_result(surgery, node, names)
+        else:
+            new = [_FLIPS[_kind(node)](surgery, node, names)]
         place = surgery.maker(node.output[0])
         assert place is not None
-        extra[node.output[0]] = [*before, new]
-        surgery.replace(place, [*extra[node.output[0]], node])
+        surgery.replace(place, [*before, *new, node])
     for node in region.exits:
         _leave(surgery, node.output[0], names[node.input[0]])
     for name in region.closed:
         place = surgery.maker(name)
         assert place is not None
-        back = onnx.helper.make_node("Transpose", [names[name]], [name], perm=_perm(surgery.types[name].rank))
-        _replace_output(surgery, place, name, back)
+        _replace_output(surgery, place, name, _transpose(surgery, names[name], name))
+    for name in names.values():
+        surgery.drop_dead(name)
 
 
 def _leave(surgery: Surgery, result: str, turned: str) -> None:
@@ -177,11 +182,12 @@ def _replace_output(surgery: Surgery, place: Place, name: str, back: onnx.NodePr
 def _opened(surgery: Surgery, name: str, names: dict[str, str]) -> onnx.NodeProto:
     typed = surgery.types[name]
     names[name] = surgery.fresh(f"{name}/turned", _turned(typed))
-    return onnx.helper.make_node("Transpose", [name], [names[name]], perm=_perm(typed.rank))
+    return _transpose(surgery, name, names[name])
 
 
-def _perm(rank: int) -> list[int]:
-    return [*range(rank - 2), rank - 1, rank - 2]
+def _transpose(surgery: Surgery, name: str, result: str) -> onnx.NodeProto:
+    rank = surgery.types[name].rank
+    return onnx.helper.make_node("Transpose", [name], [result], perm=[*range(rank - 2), rank - 1, rank - 2])
 
 
 def _turned(typed: TensorType) -> TensorType:
@@ -251,6 +257,45 @@ def _flip_matmul(surgery: Surgery, node: onnx.NodeProto, names: dict[str, str]) 
     new = _copy(node, names)
     new.input[0], new.input[1] = right, left
     return new
+
+
+def _adds_longer_runs(surgery: Surgery, node: onnx.NodeProto) -> bool:
+    """Whether a product has larger rounding errors when it is computed transposed.
+
+    ONNX Runtime multiplies blocks of 16,384 numbers of the second operand, so that the sums over a block are the longer
+    the fewer columns there are. Errors grow with the length of sums.
+    """
+    shapes = [surgery.shape(name) for name in node.input]
+    if node.op_type != "MatMul" or any(shape is None or len(shape) < 2 for shape in shapes):
+        return False
+    (*_, rows, terms), (*_, columns) = shapes[0] or (), shapes[1] or ()
+    return min(terms, _run(rows)) > min(terms, _run(columns))
+
+
+def _run(columns: int) -> int:
+    """How many products are added up one after the other."""
+    least, most = _COLUMNS
+    return int(_BLOCK // 2 ** math.ceil(math.log2(min(max(columns, least), most))))
+
+
+def _turn_result(surgery: Surgery, node: onnx.NodeProto, names: dict[str, str]) -> list[onnx.NodeProto]:
+    """Compute a product as it is, from what is there transposed, and transpose what comes out."""
+    nodes = []
+    operands = []
+    for name in node.input:
+        turned = _turned_operand(surgery, name, names)
+        made = surgery.made_by(turned, "Transpose")
+        if surgery.is_constant(name):
+            operands.append(name)
+        elif made is not None and _swaps(surgery, made):
+            operands.append(made.input[0])
+        else:
+            operands.append(surgery.fresh(f"{turned}/back", surgery.types[name]))
+            nodes.append(_transpose(surgery, turned, operands[-1]))
+    (result,) = node.output
+    product = surgery.fresh(f"{result}/product", surgery.types[result])
+    nodes.append(onnx.helper.make_node("MatMul", operands, [product]))
+    return [*nodes, _transpose(surgery, product, names[result])]
 
 
 def _flip_axis(surgery: Surgery, node: onnx.NodeProto, names: dict[str, str]) -> onnx.NodeProto:

@@ -241,7 +241,16 @@ def two_convolutions(s: Sketch) -> str:
 
 @sketch("transpose_regions")
 def linear_attention(s: Sketch) -> str:
-    batch, heads, width, length = s.extent(1, 2), s.extent(1, 3), s.extent(2, 4), s.extent(2, 7)
+    return attention_over(s, width=s.extent(2, 4), length=s.extent(2, 7))
+
+
+@sketch("transpose_regions")
+def long_linear_attention(s: Sketch) -> str:
+    return attention_over(s, width=16, length=s.extent(600, 1100))
+
+
+def attention_over(s: Sketch, width: int, length: int) -> str:
+    batch, heads = s.extent(1, 2), s.extent(1, 3)
     x = s.add("Transpose", s.input(batch, heads, 3 * width, length), perm=[0, 1, 3, 2])
     q, k, v = s.add("Split", x, s.integers(width, width, width), outputs=3, axis=-1)
     q, k = s.add("Relu", q), s.add("Relu", k)

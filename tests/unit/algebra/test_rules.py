@@ -10,7 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx.reference import ReferenceEvaluator
-from rule_sketches import SKETCHES, Draw, Sketch
+from rule_sketches import SKETCHES, Draw, Sketch, long_linear_attention
 from window_sketches import heads as heads  # enters the sketches of its file
 
 from korch_cli.algebra import default_rules, simplify
@@ -78,6 +78,26 @@ def test_a_rule_changes_nothing_but_the_form(tmp_path: Path, name: str, draw: Dr
         assert (after.dtype, after.shape) == (before.dtype, before.shape)
         np.testing.assert_allclose(after, before, rtol=2e-5, atol=1e-5 * scale)
         np.testing.assert_allclose(after, exact, rtol=1e-4, atol=2e-5 * scale)
+
+
+def error(outputs: list[Array], exact: Array) -> float:
+    """Root mean square."""
+    return float(np.sqrt(np.mean((outputs[0] - exact) ** 2)))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_sums_over_many_terms_stay_as_exact(tmp_path: Path, seed: int) -> None:
+    s, _ = drawn(long_linear_attention, seed)
+    model = written(s.proto(), tmp_path)
+    found = simplify(model, chosen=[RULES["transpose_regions"]])
+    assert found is not None
+    feeds = feeds_of(s)
+    wide = ReferenceEvaluator(s.proto(wide=True)).run(None, {n: a.astype(np.float64) for n, a in feeds.items()})
+    exact = np.asarray(cast("list[Array]", wide)[0])
+    before = error(run(model.proto, feeds), exact)
+    for optimize in (False, True):
+        after = error(run(found.proto, feeds, optimize=optimize), exact)
+        assert after < 1.3 * before
 
 
 @pytest.mark.parametrize("name", SKETCHES)
