@@ -23,14 +23,35 @@ class Clock:
     now_us: float = 0.0
     captured: list[Callable[[], None]] | None = None
     launches: int = 0
+    device: int = 0
+    used: set[int] = field(default_factory=set)
 
     def launch(self, work: Callable[[], None]) -> None:
         if self.captured is not None:
             self.captured.append(work)
             return
         work()
+        self.used.add(self.device)
         self.launches += 1
         self.now_us += _MICROSECONDS
+
+
+@dataclass
+class Device:
+    """One of several GPUs that are all alike; the current one is the clock's."""
+
+    clock: Clock
+    id: int
+    compute_capability: str = "90"
+    attributes: dict[str, int] = field(default_factory=lambda: {"L2CacheSize": _CACHE})
+    before: int = 0
+
+    def __enter__(self) -> Device:
+        self.before, self.clock.device = self.clock.device, self.id
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clock.device = self.before
 
 
 class Memory(np.ndarray[Any, np.dtype[np.uint8]]):
@@ -137,7 +158,7 @@ def cupy_on_cpu(library: Path, clock: Clock) -> types.ModuleType:
             Stream=lambda *, non_blocking: Stream(clock, non_blocking),
             Event=lambda: Event(clock),
             get_elapsed_time=lambda begin, end: (end.at_us - begin.at_us) / 1e3,
-            Device=lambda: types.SimpleNamespace(id=0, compute_capability="90", attributes={"L2CacheSize": _CACHE}),
+            Device=lambda number=None: Device(clock, clock.device if number is None else number),
             runtime=types.SimpleNamespace(
                 memGetInfo=lambda: (_MEMORY, _MEMORY),
                 getDeviceProperties=lambda device: {"name": b"NVIDIA H200"},

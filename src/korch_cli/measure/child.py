@@ -16,6 +16,9 @@ from korch_cli.core.progress import Progress
 
 _ENDING_S = 5.0
 
+Request = tuple[str, dict[str, Any]]
+"""What a child is asked for, and the arguments."""
+
 
 class WorkerError(Exception):
     """A request that the child did not answer; the sentence says why."""
@@ -35,7 +38,7 @@ class Worker:
     ) -> None:
         self.stop()
 
-    def ask(self, request: tuple[str, dict[str, Any]], time_limit_s: float) -> Any:
+    def ask(self, request: Request, time_limit_s: float) -> Any:
         """Return the child's answer.
 
         Raises:
@@ -86,6 +89,12 @@ class Worker:
         self._child.wait()
         self._child = None
 
+    def interrupt(self) -> None:
+        """Let the request that another thread waits for fail."""
+        child = self._child
+        if child is not None:
+            child.kill()
+
     def _started(self) -> subprocess.Popen[bytes]:
         if self._child is None:
             # -P: the working folder is no place to import from.
@@ -100,12 +109,7 @@ class Worker:
 
 
 def ask_each(
-    requests: Sequence[tuple[str, tuple[str, dict[str, Any]]]],
-    *,
-    time_limit_s: float,
-    progress: Progress,
-    again_after_failures: bool = False,
-    worker: Worker | None = None,
+    requests: Sequence[tuple[str, Request]], *, time_limit_s: float, progress: Progress, worker: Worker | None = None
 ) -> Iterator[KernelResult]:
     """Ask one child for every kernel; one that crashes or hangs costs only itself.
 
@@ -113,19 +117,22 @@ def ask_each(
         requests: each with the name of its kernel.
         time_limit_s: seconds that one kernel may take in all.
         progress: told of each kernel.
-        again_after_failures: whether a kernel that fails, though the child lives on, is followed by a new child.
         worker: the child, which goes on; None for one that ends with the last kernel.
     """
     with contextlib.nullcontext(worker) if worker is not None else Worker() as child:
         for done, (name, request) in enumerate(requests, 1):
-            try:
-                result: KernelResult = child.ask(request, time_limit_s)
-            except WorkerError as error:
-                result = KernelResult(name, None, None, str(error))
+            result = ask_for(child, name, request, time_limit_s)
             progress.step(done, len(requests), name)
-            if again_after_failures and result.failure is not None:
-                child.stop()
             yield result
+
+
+def ask_for(child: Worker, name: str, request: Request, time_limit_s: float) -> KernelResult:
+    """Return the child's result for a kernel, or why it has none."""
+    try:
+        result: KernelResult = child.ask(request, time_limit_s)
+    except WorkerError as error:
+        return KernelResult(name, None, None, str(error))
+    return result
 
 
 def send(stream: BinaryIO | Any, message: object) -> None:

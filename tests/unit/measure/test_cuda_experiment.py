@@ -49,7 +49,7 @@ def prepared(graph: PrimitiveGraph, folder: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_kernel_is_checked_and_its_time_is_that_of_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job, clock = prepared(softmax_graph("f32", "4,37", "1", "4,1"), tmp_path, monkeypatch)
-    result = run_cuda_kernel(job, seed=0)
+    result = run_cuda_kernel(job, seed=0, device=0)
     assert result.failure is None
     assert result.timing is not None
     assert result.timing.source is TimingSource.MEASURED
@@ -58,11 +58,18 @@ def test_a_kernel_is_checked_and_its_time_is_that_of_one_run(tmp_path: Path, mon
     assert clock.captured is None
 
 
+def test_only_the_gpu_that_is_asked_for_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, clock = prepared(softmax_graph("f32", "4,37", "1", "4,1"), tmp_path, monkeypatch)
+    assert run_cuda_kernel(job, seed=0, device=2).failure is None
+    assert clock.used == {2}
+    assert clock.device == 0
+
+
 def test_all_launches_of_a_kernel_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, size in (("_LONG", 128), ("_MUCH", 128), ("_LEAST_PART", 16)):
         monkeypatch.setattr(splitting, name, size)
     job, _ = prepared(softmax_graph("f32", "2,1031", "1", "2,1"), tmp_path, monkeypatch)
-    result = run_cuda_kernel(job, seed=0)
+    result = run_cuda_kernel(job, seed=0, device=0)
     assert len(job.launches) > 1
     assert result.timing is not None, result.failure
     assert result.timing.median_us == pytest.approx(LAUNCH_US * len(job.launches))
@@ -76,14 +83,14 @@ def test_elements_that_cupy_has_no_type_for(tmp_path: Path, monkeypatch: pytest.
         else cases.pointwise(dtype, "3,35", "1")
     )
     job, _ = prepared(graph, tmp_path, monkeypatch)
-    result = run_cuda_kernel(job, seed=0)
+    result = run_cuda_kernel(job, seed=0, device=0)
     assert result.failure is None
 
 
 def test_a_kernel_that_computes_something_else_has_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job, clock = prepared(cases.pointwise("f32", "3,35", "1"), tmp_path, monkeypatch)
     wrong = replace(job, launches=())
-    result = run_cuda_kernel(wrong, seed=0)
+    result = run_cuda_kernel(wrong, seed=0, device=0)
     assert result.timing is None
     assert result.failure is not None
     assert "nan instead of" in result.failure

@@ -30,16 +30,16 @@ HERE, LOADS, NOTHING = (
 
 def chosen(
     monkeypatch: pytest.MonkeyPatch,
-    device: Device | None,
-    *,
+    *devices: Device | None,
     provider: bool = True,
     cupy: bool = True,
     **asked: Any,
 ) -> CudaTarget:
     def driver() -> CudaDriver:
-        if device is None:
+        found = tuple(device for device in devices if device is not None)
+        if not found:
             raise MissingError("none")
-        return CudaDriver((13, 0), (device,))
+        return CudaDriver((13, 0), found)
 
     def require() -> None:
         if not provider:
@@ -82,8 +82,8 @@ def test_the_gpu_that_is_asked_for_or_the_one_that_is_here(
     assert target.roofline.gpu.name == gpu
     assert target.archs == archs
     assert target.bench.execution == execution
-    assert target.measures == execution.runs_kernels
-    assert target.bench.estimated_for == (None if target.measures else gpu)
+    assert bool(target.devices) == execution.runs_kernels
+    assert target.bench.estimated_for == (None if target.devices else gpu)
     assert "-march=native" not in target.bench.compiler.flags
 
 
@@ -95,7 +95,7 @@ def test_what_is_missing_on_a_machine_with_a_gpu_is_done_without(
     monkeypatch: pytest.MonkeyPatch, provider: bool, cupy: bool, measures: bool, execution: Execution
 ) -> None:
     target = chosen(monkeypatch, A10, provider=provider, cupy=cupy)
-    assert target.measures == measures
+    assert bool(target.devices) == measures
     assert target.bench.execution == execution
 
     def cut(candidate: Candidate) -> KernelBody:
@@ -107,6 +107,21 @@ def test_what_is_missing_on_a_machine_with_a_gpu_is_done_without(
     assert ("nothing was measured" in said) == (not measures and not execution.runs_kernels)
     assert ("whole models were timed" in said) == (not measures and execution.runs_kernels)
     assert ("kernels were measured" in said) == measures
+
+
+@pytest.mark.parametrize(
+    ("devices", "asked", "used"),
+    [
+        ((A10,), {}, (0,)),
+        ((A10, A10, A100, A10), {}, (0, 1, 3)),
+        ((A100, A10), {"archs": ("sm_86",)}, ()),
+        ((A10, A10), {"gpu": "A10"}, ()),
+    ],
+)
+def test_kernels_are_measured_on_all_gpus_that_are_like_the_first(
+    monkeypatch: pytest.MonkeyPatch, devices: tuple[Device, ...], asked: dict[str, Any], used: tuple[int, ...]
+) -> None:
+    assert chosen(monkeypatch, *devices, **asked).devices == used
 
 
 @pytest.mark.parametrize("run", [optimize, dry_run])

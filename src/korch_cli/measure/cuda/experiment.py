@@ -23,7 +23,7 @@ from korch_cli.measure.cuda.device import (
 _QUARTILES = (0.25, 0.5, 0.75)
 
 
-def run_cuda_kernel(job: CudaJob, seed: int) -> KernelResult:
+def run_cuda_kernel(job: CudaJob, seed: int, device: int) -> KernelResult:
     """Check a kernel against its function, which runs on the CPU, then time it over copies of its operands."""
     import cupy
 
@@ -31,8 +31,7 @@ def run_cuda_kernel(job: CudaJob, seed: int) -> KernelResult:
     feeds = {name: draw_operand(typed, rng) for name, typed in job.inputs}
     expected = runner(_reference(job))(feeds)
     operands = [feeds[name] for name, _ in job.inputs]
-    stream = cupy.cuda.Stream(non_blocking=True)
-    with stream:
+    with cupy.cuda.Device(device), cupy.cuda.Stream(non_blocking=True) as stream:
         functions = load_functions(cupy, job.image, job.launches)
         first = make_buffers(cupy, operands, job.outputs, job.scratch)
         launch_all(job.launches, functions, first)

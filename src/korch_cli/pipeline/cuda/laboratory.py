@@ -163,7 +163,13 @@ class CudaLaboratory(Laboratory):
 
 @dataclass(slots=True, kw_only=True)
 class MeasuringLaboratory(CudaLaboratory):
-    """Checks and measures kernels on a GPU of this machine, from the very images that ship."""
+    """Checks and measures kernels on GPUs of this machine, from the very images that ship.
+
+    Attributes:
+        devices: numbers of the GPUs, which are of one kind.
+    """
+
+    devices: tuple[int, ...]
 
     def caveats(self, *, changed: bool) -> tuple[str, ...]:  # noqa: ARG002 - the same with and without kernels
         """Return what was estimated, though kernels were measured."""
@@ -178,9 +184,10 @@ class MeasuringLaboratory(CudaLaboratory):
     def _priced(self, images: Sequence[tuple[CudaKernel, Image]]) -> Iterable[tuple[GeneratedKernel, KernelResult]]:
         jobs = [self._cuda_job(kernel, image) for kernel, image in images]
         kernels = {kernel.name: kernel for kernel, _ in images}
-        self.progress.stage(f"Measuring {len(jobs)} kernels")
+        where = f" on {len(self.devices)} GPUs" if len(self.devices) > 1 else ""
+        self.progress.stage(f"Measuring {len(jobs)} kernels{where}")
         for result in measure_cuda_kernels(
-            jobs, seed=self.bench.seed, time_limit_s=_SECONDS_PER_KERNEL, progress=self.progress
+            jobs, self.devices, seed=self.bench.seed, time_limit_s=_SECONDS_PER_KERNEL, progress=self.progress
         ):
             yield kernels[result.name], result
 

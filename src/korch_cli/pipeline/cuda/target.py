@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from korch_cli.codegen import generate_cuda
 from korch_cli.core.artifact import KernelResult
@@ -49,11 +50,12 @@ class GpuTools:
     is_named: bool
 
     @property
-    def is_here(self) -> bool:
-        """Whether the GPU is the first one of this machine."""
-        return (
-            self.driver is not None and not self.is_named and self.archs[0] == f"sm_{self.driver.devices[0].capability}"
-        )
+    def devices(self) -> tuple[int, ...]:
+        """The numbers of the GPU, if it is the first one of this machine, and of those like it."""
+        here = self.driver.devices if self.driver is not None and not self.is_named else ()
+        if not here or self.archs[0] != f"sm_{here[0].capability}":
+            return ()
+        return tuple(number for number, device in enumerate(here) if device == here[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +67,14 @@ class CudaTarget:
         nvrtc: compiles CUDA text.
         archs: that a library has cubins for; the first is that of the GPU.
         roofline: of the GPU; ONNX Runtime's own kernels are always priced by it.
-        measures: whether generated kernels are measured, on a GPU of this machine.
+        devices: numbers of the GPUs of this machine that generated kernels are measured on; none where they are not.
     """
 
     bench: Bench
     nvrtc: CudaCompiler
     archs: tuple[str, ...]
     roofline: Roofline
-    measures: bool
+    devices: tuple[int, ...]
 
     def limits(self, progress: Progress) -> MachineLimits:  # noqa: ARG002 - nothing is measured
         """Return what no estimate goes below."""
@@ -92,7 +94,7 @@ class CudaTarget:
         rejected: Counter[str] | None = None,
     ) -> CudaLaboratory:
         """Return what generates kernels, prices them, and builds their library."""
-        kind = MeasuringLaboratory if self.measures else CudaLaboratory
+        kind = partial(MeasuringLaboratory, devices=self.devices) if self.devices else CudaLaboratory
         return kind(
             cut,
             representatives,
@@ -127,17 +129,17 @@ def find_gpu_tools(settings: Settings) -> GpuTools:
 def cuda_target(tools: GpuTools, bench: Bench) -> CudaTarget:
     """Return the target that a GPU is, be it here or not."""
     gpu = tools.gpu
-    measures = tools.is_here and can_measure()
-    word = "measured" if measures else "estimated"
+    devices = tools.devices if can_measure() else ()
+    word = "measured" if devices else "estimated"
     chosen = replace(
         bench,
         compiler=bench.compiler.for_any_processor(),
         identity=f"{gpu.name}, {word}",
-        estimated_for=None if measures else gpu.name,
+        estimated_for=None if devices else gpu.name,
         generate=generate_cuda,
-        execution=_execution(is_here=tools.is_here, has_driver=tools.driver is not None),
+        execution=_execution(is_here=bool(tools.devices), has_driver=tools.driver is not None),
     )
-    return CudaTarget(chosen, tools.nvrtc, tools.archs, Roofline(gpu), measures)
+    return CudaTarget(chosen, tools.nvrtc, tools.archs, Roofline(gpu), devices)
 
 
 def _driver() -> CudaDriver | None:
