@@ -14,14 +14,16 @@ from korch_cli.load.constants import is_default_domain, overridable
 _LARGEST_VALUE = 1024
 """Constants with more elements than this are no shapes: inference sees their types alone."""
 _SKELETON_IR = 8
+_MICROSOFT = "com.microsoft"
 _LIKE_FIRST_INPUT = {
-    "BiasGelu": (0,),
-    "FastGelu": (0,),
-    "Gelu": (0,),
-    "QuickGelu": (0,),
-    "RotaryEmbedding": (0,),
-    "SkipLayerNormalization": (0, 3),
-    "SkipSimplifiedLayerNormalization": (0, 3),
+    (_MICROSOFT, "BiasGelu"): (0,),
+    (_MICROSOFT, "FastGelu"): (0,),
+    (_MICROSOFT, "Gelu"): (0,),
+    (_MICROSOFT, "QuickGelu"): (0,),
+    (_MICROSOFT, "RotaryEmbedding"): (0,),
+    (_MICROSOFT, "SkipLayerNormalization"): (0, 3),
+    (_MICROSOFT, "SkipSimplifiedLayerNormalization"): (0, 3),
+    ("", "SimplifiedLayerNormalization"): (0,),
 }
 """Operators of ONNX Runtime that onnx cannot infer, with the outputs that have the type of the first input."""
 _LARGER = {"FusedConv": "Conv", "FusedGemm": "Gemm"}
@@ -250,11 +252,13 @@ def _of_same_rank(info: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
 
 def _familiar(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
     """A node that onnx can infer in the place of one that it cannot; none where there is none."""
-    if node.domain == "com.microsoft":
+    alike = _LIKE_FIRST_INPUT.get((node.domain, node.op_type))
+    if alike is not None:
+        for name in (node.output[i] for i in alike if i < len(node.output)):
+            if name:
+                yield onnx.helper.make_node("Identity", node.input[:1], [name])
+    elif node.domain == _MICROSOFT:
         yield from _familiar_microsoft(node)
-    elif node.op_type == "SimplifiedLayerNormalization":
-        # ONNX Runtime's, in ONNX's domain.
-        yield onnx.helper.make_node("Identity", node.input[:1], node.output[:1])
     elif node.op_type not in _MISJUDGED and not _is_padded_otherwise(node):
         yield node
 
@@ -268,11 +272,8 @@ def _familiar_microsoft(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
         yield from _plain_product(node)
     elif node.op_type in _ATTENTION:
         yield from _plain_attention(node)
-    elif node.op_type not in _LIKE_FIRST_INPUT:
+    else:
         yield node
-    for i in _LIKE_FIRST_INPUT.get(node.op_type, ()):
-        if i < len(node.output) and node.output[i]:
-            yield onnx.helper.make_node("Identity", [node.input[0]], [node.output[i]])
 
 
 def _plain_product(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
