@@ -20,7 +20,7 @@ import onnx
 from onnx import numpy_helper
 
 from korch_cli.core.types import Array, DType
-from tests.fuzz.precision import ACCUMULATING, ULPS, Noise, Signs, Zeros
+from tests.fuzz.precision import ACCUMULATING, ULPS, Noise, Signs, Zeros, differences
 from tests.fuzz.running import Session, dtype_of, float_limits, node_model, reads
 from tests.fuzz.undefined import undefined_tensors
 
@@ -69,22 +69,17 @@ class Nodewise:
             NotJudged: a node does not run on what it gets.
         """
         found = {**self._weights, **feeds}
-        # What was moved once, and what comes of it: a second time might take it back.
-        moved: set[str] = set()
         for position, node in enumerate(self._model.graph.node):
             operands = {name: found[name] for name in reads(node)}
             if noise is not None:
-                operands = {n: a if n in moved else noise.on_operand(node, n, a) for n, a in operands.items()}
+                operands = {name: noise.on_operand(node, name, array) for name, array in operands.items()}
             try:
                 results = self._run(position, node, operands)
             except Exception as error:
                 raise NotJudged(str(error)) from error
             names = [name for name in node.output if name]
             if noise is not None:
-                noisy = [noise.on_result(node, n, a, operands) for n, a in zip(names, results, strict=True)]
-                if not moved.isdisjoint(operands) or any(a is not b for a, b in zip(noisy, results, strict=True)):
-                    moved.update(names)
-                results = noisy
+                results = [noise.on_result(node, n, a, operands) for n, a in zip(names, results, strict=True)]
             found |= zip(names, results, strict=True)
         return found
 
@@ -122,17 +117,19 @@ def expect(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> Expectation:
     spreads = [_spread(output, plain[name]) for name, output in zip(names, outputs, strict=True)]
     signs = Signs()
     signs.note(plain)
+    signs.note(differences(model, plain))
 
     def widen(noise: Noise | Zeros) -> None:
         moved = nodewise.values(feeds, noise)
         signs.note(moved)
+        signs.note(differences(model, moved))
         for spread, name, output in zip(spreads, names, outputs, strict=True):
             np.maximum(spread, _spread(output, moved[name]), out=spread)
 
     for pair in range(_PAIRS):
         for direction in (1.0, -1.0):
             # One pair moves everything the same way, so that what adds up does; the others cancel at random.
-            widen(Noise(np.random.default_rng(pair) if pair else None, direction))
+            widen(Noise(plain, np.random.default_rng(pair) if pair else None, direction))
     if uncertain := signs.uncertain():
         widen(Zeros(uncertain))
     allowed = [_allowed(a, s, n in undefined) for a, s, n in zip(outputs, spreads, names, strict=True)]

@@ -49,16 +49,22 @@ SINGLE = _named(
 class Noise:
     """Moves numbers by up to `ULPS` units in the last place; `direction` is 1 or -1.
 
-    All go the same way if there is no `rng`, else up or down at random, and by half of that at least.
+    All go the same way if there is no `rng`, else up or down at random, and by half of that at least. `plain` is what
+    the tensors are without.
     """
 
+    plain: Mapping[str, Array]
     rng: np.random.Generator | None
     direction: float
 
     def on_operand(self, node: onnx.NodeProto, name: str, array: Array) -> Array:
         """Move an operand of a node that adds up many numbers, unless it is a scalar or decides on extents."""
         shaping = node.op_type in ("Resize", "Upsample") and name != node.input[0]
-        return self._moved(array) if node.op_type in ACCUMULATING and array.size > 1 and not shaping else array
+        plain = self.plain[name]
+        if node.op_type not in ACCUMULATING or array.size <= 1 or shaping or array.shape != plain.shape:
+            return array
+        # What has been moved stays as it is: a second time might take it back.
+        return np.where(array == plain, self._moved(array), array)
 
     def on_result(self, node: onnx.NodeProto, _name: str, array: Array, operands: Mapping[str, Array]) -> Array:
         """Move a result by as much as it may differ between correct programs."""
@@ -95,7 +101,8 @@ class Noise:
 class Zeros:
     """Makes zeros of what may be zero: numbers that earlier runs had on both sides of it.
 
-    Quotients of them, and functions that jump there, are as uncertain as that.
+    Quotients of them, and functions that jump there, are as uncertain as that. So are comparisons for equality, by the
+    difference of their operands: no noise makes them equal.
     """
 
     uncertain: Mapping[str, Array]
@@ -105,9 +112,21 @@ class Zeros:
         return array
 
     def on_result(self, _node: onnx.NodeProto, name: str, array: Array, _operands: Mapping[str, Array]) -> Array:
-        """Replace what may be zero by it."""
+        """Replace what may be zero by it, and a comparison of what may be equal by true."""
         mask = self.uncertain.get(name)
-        return array if mask is None or mask.shape != array.shape else np.where(mask, array.dtype.type(0), array)
+        if mask is None or mask.shape != array.shape:
+            return array
+        return np.where(mask, array.dtype.type(array.dtype == np.bool_), array)
+
+
+def differences(model: onnx.ModelProto, values: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the difference of the operands of each comparison for equality of floats, by the name of its result."""
+    with np.errstate(all="ignore"):
+        return {
+            node.output[0]: values[node.input[0]].astype(np.float64) - values[node.input[1]]
+            for node in model.graph.node
+            if node.op_type == "Equal" and dtype_of(values[node.input[0]]).is_float
+        }
 
 
 @dataclass

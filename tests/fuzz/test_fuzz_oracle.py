@@ -81,6 +81,8 @@ _HALVES = "m = ReduceMax <keepdims = 1> (x) h = Cast <to = 10> (m) p = Softplus 
         (f"{_PARTS} e = Equal (a, b) y = Cast <to = 1> (e)", (1.0, 1.0000001), 0),
         (f"{_PARTS} e = Equal (a, b) y = Cast <to = 1> (e)", (1.0, 1.0001), 1),
         (f"{_PARTS} e = Equal (a, a) y = Cast <to = 1> (e)", (1.0, 1.0), 1),
+        (f"{_PARTS} t = Tanh (a) e = Equal (t, a) y = Cast <to = 1> (e)", (1e-4, 1.0), 0),
+        (f"{_PARTS} t = Tanh (a) e = Equal (t, a) y = Cast <to = 1> (e)", (0.1, 1.0), 1),
         ("y = ReduceLogSumExp <keepdims = 1> (x)", (1.0, 1e3), 0),
         ("y = ReduceLogSumExp <keepdims = 1> (x)", (1.0, 89.0), 1),
         (f"{_HALVES} y = Cast <to = 1> (p)", (1.0, 12.0), 0),
@@ -93,6 +95,16 @@ _HALVES = "m = ReduceMax <keepdims = 1> (x) h = Cast <to = 10> (m) p = Softplus 
 )
 def test_what_the_runtime_leaves_open_is_not_judged(body: str, numbers: tuple[float, ...], judged: int) -> None:
     assert expect(_model("float[2] x", "float[1] y", body), _x(*numbers)).judged == (judged, 1)
+
+
+@pytest.mark.parametrize("other", ["Abs (x)", "Exp (x)", "Mul (x, x)"])
+@pytest.mark.parametrize("join", ["c = Concat <axis = 0> (x, o)", "w = Where (first, x, o) c = Concat <axis = 0> (w, o)"])
+def test_the_order_of_a_sum_is_as_free_beside_a_rounded_result(other: str, join: str) -> None:
+    body = f"o = {other} {join} y = GlobalAveragePool (c)"
+    model = _model("float[1,1,8] x, bool first", "float[2,1,1] y", body)
+    numbers = np.array([[[0.7, -0.7001, 0.5, -0.3, 0.1, 0.2, -0.4, -0.1]]], np.float32)
+    allowed = expect(model, {"x": numbers, "first": np.array(True)}).allowed[0][0, 0, 0]
+    assert allowed > np.abs(numbers).mean() * 2**-24
 
 
 @pytest.mark.parametrize(("number", "is_certain"), [(-1e-38, False), (-0.25, True), (0.0, True)])
