@@ -88,11 +88,15 @@ class Definitions(Scopes[Block]):
 
     def is_sum_or_root(self, position: int) -> bool:
         """Whether a divisor has rounding errors of its own, so that nobody counts on the last digit of quotients."""
-        match self.nest.nodes[position].operation:
-            case Reduction("sum") | Apply("sqrt"):
-                return True
-            case Apply("add" | "max" | "min", args):
-                return any(self.is_sum_or_root(arg) for arg in args)
+        seen: set[int] = set()
+        pending = [position]
+        while pending:
+            match self.nest.nodes[pending.pop()].operation:
+                case Reduction("sum") | Apply("sqrt"):
+                    return True
+                case Apply("add" | "max" | "min", args):
+                    pending += [arg for arg in args if arg not in seen]
+                    seen.update(args)
         return False
 
     def needed(self, roots: Sequence[int]) -> set[int]:

@@ -28,6 +28,7 @@ class Scopes(Generic[_Scope]):
         self.lines: list[str] = []
         self.depth = 0
         self.scopes: list[_Scope] = [outermost]
+        self._pending = _nearest_reductions(nest)
 
     def line(self, text: str) -> None:
         """Add a line at the depth of the current block."""
@@ -39,11 +40,19 @@ class Scopes(Generic[_Scope]):
 
     def is_ready(self, position: int) -> bool:
         """Whether all reductions below a node are finished."""
-        node = self.nest.nodes[position]
-        if isinstance(node.operation, Reduction):
-            return self.name_of(position) is not None
-        return all(self.is_ready(arg) for arg in operands(node.operation))
+        return all(self.name_of(reduction) is not None for reduction in self._pending[position])
 
     def name_of(self, position: int) -> str | None:
         """Return the name that a node has here, if it has one."""
         return next((s.names[position] for s in reversed(self.scopes) if position in s.names), None)
+
+
+def _nearest_reductions(nest: Nest) -> list[frozenset[int]]:
+    """Return for each node the reductions that it reads, itself or through other nodes."""
+    found: list[frozenset[int]] = []
+    for position, node in enumerate(nest.nodes):
+        if isinstance(node.operation, Reduction):
+            found.append(frozenset({position}))
+        else:
+            found.append(frozenset[int]().union(*(found[arg] for arg in operands(node.operation))))
+    return found
