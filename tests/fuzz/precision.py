@@ -26,6 +26,8 @@ _EXACT = _named(
     "Shape Compress NonZero Unique Hardmax",
 )
 """There is one right result."""
+_SNAPPING = _named("Sign Ceil Floor Round EyeLike ConstantOfShape OneHot Shape NonZero Hardmax")
+"""What they give is right to the last digit, however uncertain the operand is."""
 ACCUMULATING = _named(
     "ReduceSum ReduceMean ReduceProd ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceSumSquare Softmax LogSoftmax",
     "LayerNormalization RMSNormalization SimplifiedLayerNormalization SkipLayerNormalization BatchNormalization LRN",
@@ -46,44 +48,66 @@ SINGLE = _named(
 
 
 @dataclass(frozen=True)
+class Slack:
+    """How far a result may be off, in epsilons beside those of its own size.
+
+    Attributes:
+        absolute: epsilons of 1.
+        least_epsilon: what an epsilon is at least.
+    """
+
+    absolute: float
+    least_epsilon: float
+
+
+_RELATIVE = Slack(0.0, 0.0)
+
+
+@dataclass(frozen=True)
 class Noise:
     """Moves numbers by up to `ULPS` units in the last place; `direction` is 1 or -1.
 
     All go the same way if there is no `rng`, else up or down at random, and by half of that at least. `plain` is what
-    the tensors are without.
+    the tensors are without. Then each node also reads a rounded number in its own way: other programs compute it again
+    for each, or leave out a rounding to sixteen bits for some. `slack` says of such tensors how.
     """
 
     plain: Mapping[str, Array]
     rng: np.random.Generator | None
     direction: float
+    slack: dict[str, Slack] = field(default_factory=dict)
 
     def on_operand(self, node: onnx.NodeProto, name: str, array: Array) -> Array:
-        """Move an operand of a node that adds up many numbers, unless it is a scalar or decides on extents."""
-        shaping = node.op_type in ("Resize", "Upsample") and name != node.input[0]
+        """Move an operand that is rounded, or one of many numbers that are added up, unless it decides on extents."""
+        if node.op_type in ("Resize", "Upsample") and name != node.input[0]:
+            return array
+        if self.rng is not None and name in self.slack:
+            array = self._moved(array, self.slack[name])
         plain = self.plain[name]
-        if node.op_type not in ACCUMULATING or array.size <= 1 or shaping or array.shape != plain.shape:
+        if node.op_type not in ACCUMULATING or array.size <= 1 or array.shape != plain.shape:
             return array
         # What has been moved stays as it is: a second time might take it back.
         return np.where(array == plain, self._moved(array), array)
 
-    def on_result(self, node: onnx.NodeProto, _name: str, array: Array, operands: Mapping[str, Array]) -> Array:
+    def on_result(self, node: onnx.NodeProto, name: str, array: Array, operands: Mapping[str, Array]) -> Array:
         """Move a result by as much as it may differ between correct programs."""
-        if _is_narrowing(node, array, operands):
+        done = frozenset(_operators(node))
+        slacks = [self.slack[n] for n in operands if n in self.slack and not done & _SNAPPING]
+        narrowing = _is_narrowing(node, array, operands)
+        if narrowing or not done <= _EXACT:
+            slacks.append(Slack(1.0 if done & _ABSOLUTE else 0.0, _F32_EPSILON if done & SINGLE else 0.0))
+        if slacks:
+            self.slack[name] = Slack(max(s.absolute for s in slacks), max(s.least_epsilon for s in slacks))
+        if narrowing:
             # ONNX Runtime may leave this rounding out; then zeros are tiny numbers.
             return self._moved(array, among_zeros=operands[node.input[0]] != 0)
-        done = frozenset(_operators(node))
-        if done <= _EXACT:
-            return array
-        absolute = 1.0 if done & _ABSOLUTE else 0.0
-        return self._moved(array, absolute, _F32_EPSILON if done & SINGLE else 0.0)
+        return array if done <= _EXACT else self._moved(array, slacks[-1])
 
-    def _moved(
-        self, array: Array, absolute: float = 0.0, least_epsilon: float = 0.0, among_zeros: Array | bool = False
-    ) -> Array:
+    def _moved(self, array: Array, slack: Slack = _RELATIVE, among_zeros: Array | bool = False) -> Array:
         dtype = dtype_of(array)
         if not dtype.is_float:
             return array
-        epsilon = self.direction * ULPS * max(least_epsilon, float_limits(dtype).epsilon)
+        epsilon = self.direction * ULPS * max(slack.least_epsilon, float_limits(dtype).epsilon)
         with np.errstate(all="ignore"):
             step = np.full(array.shape, epsilon)
             if self.rng is not None:
@@ -93,7 +117,7 @@ class Noise:
             size = np.where(
                 (wide == 0) & ~np.asarray(among_zeros), 0.0, np.maximum(np.abs(wide), float_limits(dtype).tiny)
             )
-            moved = np.where(np.isfinite(wide), wide + step * (size + absolute), wide)
+            moved = np.where(np.isfinite(wide), wide + step * (size + slack.absolute), wide)
             return np.asarray(moved).astype(dtype.numpy)
 
 

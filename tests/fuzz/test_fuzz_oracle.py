@@ -97,6 +97,26 @@ def test_what_the_runtime_leaves_open_is_not_judged(body: str, numbers: tuple[fl
     assert expect(_model("float[2] x", "float[1] y", body), _x(*numbers)).judged == (judged, 1)
 
 
+_LARGER = "m = ReduceMax <keepdims = 1> (x)"
+
+
+@pytest.mark.parametrize(
+    ("body", "is_certain"),
+    [
+        (f"{_LARGER} r = Sqrt (m) n = Neg (r) s = Add (r, n) y = Sign (s)", False),
+        (f"{_LARGER} r = Sqrt (m) s = Sub (r, r) y = Sign (s)", True),
+        (f"{_LARGER} n = Neg (m) s = Add (m, n) y = Sign (s)", True),
+        (f"{_HALVES} r = Relu (p) y = Greater (p, r)", False),
+        (f"{_HALVES} f = Floor (p) c = Ceil (f) y = Greater (f, c)", True),
+        (f"{_LARGER} r = Sqrt (m) i = Identity (r) y = Less (i, r)", False),
+        (f"{_LARGER} r = Sqrt (m) i = Identity (r) e = Exp (i) y = Less (r, e)", True),
+    ],
+)
+def test_a_rounded_number_may_be_another_one_each_time_it_is_read(body: str, is_certain: bool) -> None:
+    model = _model("float[2] x", "int64[1] z", f"{body} z = Cast <to = 7> (y)")
+    assert expect(model, _x(1.5, 2.5)).is_open is not is_certain
+
+
 @pytest.mark.parametrize("other", ["Abs (x)", "Exp (x)", "Mul (x, x)"])
 @pytest.mark.parametrize("join", ["c = Concat <axis = 0> (x, o)", "w = Neg (x) c = Concat <axis = 0> (o, w)"])
 def test_the_order_of_a_sum_is_as_free_beside_a_rounded_result(other: str, join: str) -> None:
@@ -122,6 +142,18 @@ def test_a_run_may_fail_where_nothing_is_certain() -> None:
     assert expect(model, {"x": np.array([[1], [-(2**63)], [3]])}).is_open
     assert not expect(model, {"x": np.array([[1], [0], [3]])}).is_open
     assert not expect(model, {"x": np.array([[0], [0], [0]])}).is_open
+
+
+@pytest.mark.parametrize(("numbers", "is_run"), [((0.0, 0.0), True), ((1.0, 0.0), False)])
+def test_nothing_is_said_where_parts_do_not_fit(numbers: tuple[float, float], is_run: bool) -> None:
+    body = "i = NonZero (x) e = ConstantOfShape <value = int64[1] {7}> (s) y = Concat <axis = 0> (i, e)"
+    model = _model("float[2] x, int64[2] s", "int64[m,n] y", body)
+    feeds = {**_x(*numbers), "s": np.array([1, 0])}
+    if is_run:
+        assert expect(model, feeds).outputs[0].shape == (2, 0)
+    else:
+        with pytest.raises(NotJudged):
+            expect(model, feeds)
 
 
 def test_nothing_is_said_of_what_does_not_run() -> None:

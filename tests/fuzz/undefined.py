@@ -45,6 +45,17 @@ def undefined_tensors(model: onnx.ModelProto, values: Mapping[str, Array]) -> se
     return found
 
 
+def joins_what_does_not_fit(model: onnx.ModelProto, values: Mapping[str, Array]) -> bool:
+    """Whether a Concat joins tensors whose other extents differ, which ONNX Runtime does where one is empty."""
+    for node in model.graph.node:
+        if node.op_type == "Concat":
+            shapes = [values[name].shape for name in node.input]
+            (axis,) = (attribute.i % len(shapes[0]) for attribute in node.attribute if attribute.name == "axis")
+            if len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) > 1:
+                return True
+    return False
+
+
 def _floats(inputs: Sequence[Array]) -> Iterator[Array]:
     return (a.astype(np.float64) for a in inputs if dtype_of(a).is_float)
 
