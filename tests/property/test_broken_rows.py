@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 from test_alternatives import alone, candidates_of, ways
 from test_orchestration import graphs
 
+from korch_cli.core.errors import KorchError
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Candidate, CandidateKind, Port
 from korch_cli.core.plan import UNITS_PER_US, Priced
 from korch_cli.core.text import parse_graph
 from korch_cli.pipeline.ways import Ways
-from korch_cli.solve import solve
+from korch_cli.solve import check_plan, solve
 from korch_cli.solve.execution import cover
-from korch_cli.solve.formulation import Formulation
+from korch_cli.solve.formulation import Formulation, Lessons
 from korch_cli.solve.program import relax, runnable
 from korch_cli.solve.relaxation import Relaxation, Relaxed
 
@@ -48,6 +49,49 @@ def test_every_plan_over_two_ways_keeps_to_the_rows(found: Ways, data: st.DataOb
     check_rows(found.graph, list(dict.fromkeys([*candidates_of(found, 0), *candidates_of(found, 1)])), data)
 
 
+def check_lessons(graph: PrimitiveGraph, candidates: list[Candidate], data: st.DataObject) -> None:
+    """Solve programs with drawn prices, some of which say that a candidate cannot be used from then on."""
+    lessons, usable = Lessons(), [True] * len(candidates)
+    for _ in range(3):
+        prices = [data.draw(st.integers(0, 40)) / 8 if able else math.inf for able in usable]
+        priced = [Priced(c, price) for c, price in zip(candidates, prices, strict=True)]
+        try:
+            alone = solve(graph, priced, time_limit_s=60)
+        except KorchError:
+            return
+        plan = solve(graph, priced, time_limit_s=60, lessons=lessons)
+        check_plan(graph, plan)
+        assert (plan.cost_us, plan.status) == (alone.cost_us, "optimal")
+        for i in data.draw(st.sets(st.integers(0, len(candidates) - 1), max_size=3)):
+            usable[i] = False
+
+
+@settings(deadline=None, max_examples=40)
+@given(ways(6), st.data())
+def test_what_one_program_taught_holds_in_the_next(found: Ways, data: st.DataObject) -> None:
+    check_lessons(found.graph, list(dict.fromkeys([*candidates_of(found, 0), *candidates_of(found, 1)])), data)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.data())
+def test_what_was_learned_over_layers_holds_at_other_prices(data: st.DataObject) -> None:
+    graph, priced = layers()
+    check_lessons(graph, [p.candidate for p in priced], data)
+
+
+def test_what_was_learned_is_not_looked_for_again() -> None:
+    graph, priced = layers()
+    usable, lessons = runnable(graph, priced), Lessons()
+    relaxed = []
+    for _ in range(2):
+        formulation = Formulation(graph, usable, lessons=lessons)
+        relaxed.append(Relaxation(formulation).solve(60.0).bound)
+        relax(formulation, Relaxation(formulation), time.monotonic() + 60)
+    optimum = (LAYERS * 101.0 + 1.0) * UNITS_PER_US
+    assert relaxed[0] < optimum / 2
+    assert math.isclose(relaxed[1], optimum)
+
+
 LAYERS, FORMS = 6, 4
 """Each layer is made of one of two costly values, and has several forms, which all are made of the layer before."""
 
@@ -58,7 +102,7 @@ def layers() -> tuple[PrimitiveGraph, list[Priced]]:
 
     def add(body: int, read: Port, written: Port, cost_us: float) -> None:
         name = f"{body}{read}{written}"
-        priced.append(Priced(Candidate(CandidateKind.VENDOR, (body,), (read,), (written,), name), cost_us))
+        priced.append(Priced(Candidate(CandidateKind.VENDOR, (body,), (read,), (written,), name, (body,)), cost_us))
 
     for layer in range(LAYERS):
         first, second, last = (3 * layer + i for i in (1, 2, 3))

@@ -314,6 +314,18 @@ def test_the_program_finds_the_optimum(problem: tuple[PrimitiveGraph, list[Price
     assert again == plan
 
 
+@settings(max_examples=100, deadline=None)
+@given(problems(), st.sampled_from([0.02, 0.2, 0.5, 1.0]))
+def test_a_tolerance_is_kept_to(problem: tuple[PrimitiveGraph, list[Priced]], tolerance: float) -> None:
+    graph, priced = problem
+    expected = brute_force(graph, priced)
+    if expected is not None:
+        plan = solve(graph, priced, time_limit_s=30, tolerance=tolerance)
+        check_plan(graph, plan)
+        assert plan.bound_us <= expected <= plan.cost_us
+        assert plan.cost_us - plan.bound_us <= tolerance * plan.cost_us + 0.001
+
+
 def kernel_time(chosen: Sequence[Priced], plan: Plan) -> int:
     """The time of those kernels of `plan` that are among `chosen`, in nanoseconds, one at least for each."""
     kernels = {p.candidate for p in plan.kernels if p.candidate.kind is CandidateKind.GENERATED}

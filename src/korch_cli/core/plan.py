@@ -58,5 +58,6 @@ def bounded(kernels: Iterable[Priced], bound_us: float = 0.0) -> Plan:
     """
     chosen = tuple(kernels)
     cost_us = math.fsum(p.cost_us for p in chosen)
+    bound_us = max(0.0, bound_us)
     is_near = cost_us - bound_us <= max(1, len(chosen)) / UNITS_PER_US
-    return Plan(chosen, cost_us, cost_us if is_near else max(0.0, bound_us))
+    return Plan(chosen, cost_us, cost_us if is_near else bound_us)

@@ -33,10 +33,13 @@ class Outcome:
     optimal: bool
 
 
-def search(formulation: Formulation, kept: Sequence[int], start: Sequence[int], time_limit_s: float) -> Outcome:
+def search(
+    formulation: Formulation, kept: Sequence[int], start: Sequence[int], time_limit_s: float, tolerance: float = 0.0
+) -> Outcome:
     """Look for the best of the plans over the candidates `kept` and `start`, beginning with the plan `start`.
 
-    Ends when it is proven, when a solution is found whose kernels cannot be ordered, or when time is up.
+    Ends when it is proven, or to cost at most the share `tolerance` of itself too much, when a solution is found whose
+    kernels cannot be ordered, or when time is up.
 
     Raises:
         KorchError: the solver fails.
@@ -66,7 +69,7 @@ def search(formulation: Formulation, kept: Sequence[int], start: Sequence[int], 
             if formulation.loops([i for i, run in runs.items() if self.boolean_value(run)]):
                 self.stop_search()
 
-    solver = _solver(time_limit_s)
+    solver = _solver(time_limit_s, tolerance)
     watch = Watch()
     status = beside(lambda: solver.solve(model, watch), solver.stop_search)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.UNKNOWN):
@@ -84,7 +87,7 @@ def _weighed(cap: Cap, runs: Mapping[int, cp_model.IntVar]) -> tuple[list[cp_mod
     return [run for run, _ in kept], [weight for _, weight in kept]
 
 
-def _solver(time_limit_s: float) -> cp_model.CpSolver:
+def _solver(time_limit_s: float, tolerance: float) -> cp_model.CpSolver:
     from ortools.sat.python import cp_model
 
     solver = cp_model.CpSolver()
@@ -93,5 +96,6 @@ def _solver(time_limit_s: float) -> cp_model.CpSolver:
     solver.parameters.linearization_level = 2
     solver.parameters.random_seed = 0
     solver.parameters.catch_sigint_signal = False
+    solver.parameters.relative_gap_limit = tolerance
     solver.parameters.max_time_in_seconds = max(0.01, time_limit_s)
     return solver

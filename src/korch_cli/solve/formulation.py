@@ -17,11 +17,11 @@ the first to write into L cannot have read from L, so the last row holds for eve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from korch_cli.core.graph import PrimitiveGraph
-from korch_cli.core.kernel import Port
+from korch_cli.core.kernel import Candidate, Port
 from korch_cli.core.plan import UNITS_PER_US, Priced
 from korch_cli.solve.coverage import coverage
 from korch_cli.solve.execution import execute, goals, is_given
@@ -52,6 +52,28 @@ class Cap:
         return sum(weights.get(i, 0) for i in set(chosen)) <= self.most
 
 
+class Lessons:
+    """Rows that separation.py found in one program, for later ones with other prices.
+
+    They follow from what candidates read and write alone, and so hold where some candidates are missing too. They do
+    not hold where there are others: all programs that share lessons have to take their candidates from one list, and
+    none may have candidates that an earlier one had not.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[int, ...], tuple[Candidate, ...]] = {}
+
+    def add(self, rows: Iterable[tuple[Candidate, ...]]) -> None:
+        """Remember rows: candidates of which every plan runs one."""
+        self._rows |= {tuple(map(id, row)): row for row in rows}
+
+    def rows(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, ...]]:
+        """Yield the rows for these candidates, as positions."""
+        position = {id(candidate): i for i, candidate in enumerate(candidates)}
+        for row in self._rows.values():
+            yield tuple(position[id(candidate)] for candidate in row if id(candidate) in position)
+
+
 class Formulation:
     """The program as rows over columns, for any solver.
 
@@ -60,11 +82,18 @@ class Formulation:
         candidates: of the first columns.
         costs: of the candidates, in units; all other columns are free.
         columns: how many there are: the candidates, then the ports that matter.
-        rows: all rows; `forbid` and `tighten` add to them.
+        rows: all rows; `forbid` and `tighten` add to them, and `tighten` to the lessons.
         caps: what the solution must not hold together.
     """
 
-    def __init__(self, graph: PrimitiveGraph, priced: Sequence[Priced], caps: Sequence[Cap] = ()) -> None:
+    def __init__(
+        self,
+        graph: PrimitiveGraph,
+        priced: Sequence[Priced],
+        caps: Sequence[Cap] = (),
+        lessons: Lessons | None = None,
+    ) -> None:
+        self._lessons = lessons
         self.graph = graph
         self.caps = tuple(caps)
         self.candidates = [p.candidate for p in priced]
@@ -81,7 +110,8 @@ class Formulation:
         self._column = {port: len(priced) + at for at, port in enumerate(needed)}
         self.columns = len(priced) + len(needed)
         self._separation = Separation(self._writers, self._readers)
-        self.rows = [Row(row) for row in coverage(graph, self.candidates)]
+        learned = () if lessons is None else lessons.rows(self.candidates)
+        self.rows = [Row(row) for row in dict.fromkeys([*coverage(graph, self.candidates), *learned])]
         self.rows += [Row((self._column[port],)) for port in goals(graph)]
         for port, column in self._column.items():
             self.rows.append(Row(tuple(self._writers[port]), column))
@@ -119,6 +149,8 @@ class Formulation:
         known = [row.one_of for row in self.rows if row.given == ALWAYS and row.one_of[0] < len(self.candidates)]
         found = dict.fromkeys(self._separation.broken(known, shares))
         self.rows += map(Row, found)
+        if self._lessons is not None:
+            self._lessons.add(tuple(self.candidates[i] for i in row) for row in found)
         return bool(found)
 
     def forbid(self, loops: Sequence[Sequence[Port]]) -> None:

@@ -11,21 +11,28 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from korch_cli.core.errors import KorchError
 from korch_cli.core.graph import PrimitiveGraph
 from korch_cli.core.kernel import Candidate
 from korch_cli.core.plan import Plan, Priced, bounded
+from korch_cli.solve.formulation import Lessons
 from korch_cli.solve.program import solve
 
 Measure = Callable[[Sequence[str]], Mapping[str, float]]
 """From digests of kernels to their times in microseconds, infinite for one that cannot be used."""
 
-_QUANTILES = (0.5, 0.2, 0.0)
+_QUANTILES = (0.5, 0.2)
 _NEIGHBOURS = 16
 _FIRST_RATIO = 2.0
 """Measured time over the bound that is expected before anything was measured."""
+_ROUGHLY = 0.05
+"""How much too expensive a plan may be at prices that are guesses."""
+_SHARE = 0.25
+"""Of the time that is left for measuring: what a plan at such prices may take."""
+_LEAST_S = 5.0
+"""What it may take in any case: a solution that is cut off says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +83,14 @@ def outlook(
     Raises:
         KorchError: no set of kernels computes some output.
     """
-    search = _Search(graph, vendor, generated, bounds, {}, solver_time_s)
+    search = _Search(graph, vendor, generated, bounds, {}, gap, solver_time_s)
     try:
-        vendor_us = search.plan_of_vendor().cost_us
+        start = search.plan_of_vendor()
     except KorchError:  # The vendor alone cannot compute everything.
-        return Outlook(math.inf, search.plan(0.0, None).bound_us, False)
-    bound_us = search.plan(0.0, None).bound_us
-    return Outlook(vendor_us, min(bound_us, vendor_us), vendor_us - bound_us <= gap * vendor_us)
+        return Outlook(math.inf, search.proof(None).bound_us, False)
+    hopeless = search.is_hopeless(start)
+    bound_us = search.proof(start).bound_us
+    return Outlook(start.cost_us, min(bound_us, start.cost_us), hopeless)
 
 
 def orchestrate(
@@ -113,21 +121,19 @@ def orchestrate(
     Raises:
         KorchError: no set of kernels computes some output.
     """
-    search = _Search(graph, vendor, generated, bounds, dict(known), solver_time_s)
-    start = search.plan_of_measured()
-    hint: Plan | None = search.plan(0.0, start)
+    search = _Search(graph, vendor, generated, bounds, dict(known), gap, solver_time_s, deadline)
+    hint = search.plan_of_measured()
     # Where the bounds promise no more than the gap, or kernels were measured before, only the proof is left.
-    hopeless = hint is not None and start.cost_us - hint.bound_us <= gap * start.cost_us
-    for quantile in () if hopeless or known else _QUANTILES[:-1]:
+    for quantile in () if known or search.is_hopeless(hint) else _QUANTILES:
         while time.monotonic() < deadline:
-            hint = search.plan(quantile, hint)
+            hint = search.guess(quantile, hint)
             wanted = search.unmeasured(hint)
             if not wanted:
                 break
             search.measure(wanted, measure)
     while True:
         best = search.plan_of_measured()
-        plan = search.plan(0.0, best)
+        plan = search.proof(best)
         wanted = search.unmeasured(plan)
         if not wanted or time.monotonic() >= deadline or best.cost_us - plan.bound_us <= gap * best.cost_us:
             break
@@ -146,7 +152,10 @@ class _Search:
     generated: Sequence[Candidate]
     bounds: Mapping[str, float]
     times: dict[str, float]
+    gap: float
     solver_time_s: float
+    deadline: float = -math.inf
+    lessons: Lessons = field(default_factory=Lessons)
     rounds: int = 0
     seconds: float = 0.0
 
@@ -157,32 +166,57 @@ class _Search:
 
     def plan_of_vendor(self) -> Plan:
         """The best plan over the vendor's kernels alone."""
-        return self._solve(self.vendor, None)
+        return self._solve(self.vendor)
 
     def plan_of_measured(self) -> Plan:
         """The best plan over what has a measured price; it depends on the prices alone, not on how they came about."""
         measured = [Priced(c, self.times[c.digest]) for c in self.generated if c.digest in self.times]
-        return self._solve([*self.vendor, *measured], None)
+        return self._solve([*self.vendor, *measured])
 
-    def plan(self, quantile: float, hint: Plan | None) -> Plan:
-        """The best plan where what is unmeasured costs what it may be expected to."""
+    def is_hopeless(self, start: Plan) -> bool:
+        """Whether no plan at all is cheaper than `start` by more than the gap."""
+        enough = (1 - self.gap) * start.cost_us
+        # Mostly the first plan that comes by tells.
+        if self._plan(0.0, start, 1.0).cost_us < enough:
+            return False
+        return self._plan(0.0, start, 0.0).bound_us >= enough
+
+    def guess(self, quantile: float, hint: Plan) -> Plan:
+        """A good plan where what is unmeasured costs what it may be expected to."""
+        limit_s = max(_LEAST_S, _SHARE * (self.deadline - time.monotonic()))
+        return self._plan(quantile, hint, _ROUGHLY, limit_s)
+
+    def proof(self, best: Plan | None) -> Plan:
+        """A plan where what is unmeasured costs its bound, proven to half the gap; not more expensive than `best`."""
+        return self._plan(0.0, best, self.gap / 2)
+
+    def _plan(self, quantile: float, hint: Plan | None, tolerance: float, limit_s: float = math.inf) -> Plan:
         expected = self._expectation(quantile)
         priced = [
             Priced(c, self.times[c.digest] if c.digest in self.times else expected(self.bounds[c.digest]))
             for c in self.generated
         ]
-        return self._solve([*self.vendor, *priced], hint)
+        return self._solve([*self.vendor, *priced], hint, tolerance, limit_s, self.lessons)
 
     def unmeasured(self, plan: Plan) -> list[str]:
-        """The digests of the plan that have no time yet."""
+        """The digests of the plan that have no time yet; first those that save most, if time is up on the way."""
         vendor = {p.candidate.digest for p in self.vendor}
         digests = dict.fromkeys(p.candidate.digest for p in plan.kernels)
-        return [d for d in digests if d not in self.times and d not in vendor]
+        found = [d for d in digests if d not in self.times and d not in vendor]
+        return sorted(found, key=lambda d: self.bounds[d], reverse=True)
 
-    def _solve(self, priced: Sequence[Priced], hint: Plan | None) -> Plan:
+    def _solve(
+        self,
+        priced: Sequence[Priced],
+        hint: Plan | None = None,
+        tolerance: float = 0.0,
+        limit_s: float = math.inf,
+        lessons: Lessons | None = None,
+    ) -> Plan:
         start = time.monotonic()
+        limit_s = min(limit_s, self.solver_time_s)
         try:
-            return solve(self.graph, priced, time_limit_s=self.solver_time_s, hint=hint)
+            return solve(self.graph, priced, time_limit_s=limit_s, hint=hint, tolerance=tolerance, lessons=lessons)
         finally:
             self.seconds += time.monotonic() - start
 

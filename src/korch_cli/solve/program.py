@@ -19,7 +19,7 @@ from korch_cli.core.kernel import Candidate, CandidateKind, Port
 from korch_cli.core.plan import UNITS_PER_US, Plan, Priced, bounded
 from korch_cli.solve.exact import search
 from korch_cli.solve.execution import cover, execute, goals, is_given, useful
-from korch_cli.solve.formulation import Cap, Formulation
+from korch_cli.solve.formulation import Cap, Formulation, Lessons
 from korch_cli.solve.greedy import merged
 from korch_cli.solve.relaxation import Relaxation, Relaxed
 from korch_cli.solve.windows import improve_by_parts
@@ -43,12 +43,15 @@ def solve(
     time_limit_s: float,
     hint: Plan | None = None,
     apart: Sequence[Plan] = (),
+    tolerance: float = 0.0,
+    lessons: Lessons | None = None,
 ) -> Plan:
     """Return the cheapest plan over `priced`, proven unless the time limit comes first.
 
     The search starts from `hint` where all its kernels are among `priced`, else from the greedy plan, and never returns
     a worse one. Candidates whose cost is infinite are left out. From each plan of `apart`, the plan leaves out
-    generated kernels that make up at least a tenth of the time of all that are in there.
+    generated kernels that make up at least a tenth of the time of all that are in there. With a `tolerance`, any plan
+    will do that is proven to cost at most this share of itself too much. `lessons` of earlier programs help, and gain.
 
     Raises:
         ValueError: a cost is negative or not a number.
@@ -60,13 +63,13 @@ def solve(
     usable = runnable(graph, [p for p in priced if math.isfinite(p.cost_us)])
     caps = [cap for cap in (_cap(usable, plan) for plan in apart) if cap is not None]
     start = _start_apart(graph, usable, caps) if caps else _start(graph, usable, hint)
-    formulation = Formulation(graph, usable, caps)
-    best = _Best(formulation, usable, start)
+    formulation = Formulation(graph, usable, caps, lessons)
+    best = _Best(formulation, usable, start, tolerance)
     whole, deadline = begin + _WHOLE * time_limit_s, begin + time_limit_s
     relaxed = relax(formulation, Relaxation(formulation), begin + _RELAXED * time_limit_s, best.consider)
     for share in _SHARES:
         _search_near(formulation, best, relaxed, share, whole)
-    if not best.is_proven:
+    if not best.is_good:
         _search_parts(formulation, best, relaxed, deadline)
         _search_near(formulation, best, relaxed, 1.0, deadline)
     return best.plan()
@@ -75,7 +78,10 @@ def solve(
 class _Best:
     """The best plan so far, and the best bound, in units."""
 
-    def __init__(self, formulation: Formulation, priced: Sequence[Priced], start: Sequence[int]) -> None:
+    def __init__(
+        self, formulation: Formulation, priced: Sequence[Priced], start: Sequence[int], tolerance: float
+    ) -> None:
+        self.tolerance = tolerance
         self._graph = formulation.graph
         self._caps = formulation.caps
         self._priced = priced
@@ -86,9 +92,9 @@ class _Best:
         self.offer(start)
 
     @property
-    def is_proven(self) -> bool:
-        """Whether no plan is better."""
-        return self.bound >= self.units
+    def is_good(self) -> bool:
+        """Whether no plan is better, or none by more than the tolerance."""
+        return self.units - self.bound <= self.tolerance * self.units
 
     def offer(self, chosen: Sequence[int]) -> None:
         """Keep a plan if it computes all outputs and is better; its kernels can be ordered."""
@@ -116,7 +122,7 @@ class _Best:
         if ordered:
             self.offer(relaxed.support())
         self.repair(relaxed.shares)
-        return self.units - self.bound <= _WORTH * self.bound
+        return self.is_good or self.units - self.bound <= _WORTH * self.bound
 
     def plan(self) -> Plan:
         """Return the plan with what is known of it."""
@@ -156,7 +162,7 @@ def relax(
 
 def _search_near(formulation: Formulation, best: _Best, relaxed: Relaxed, share: float, deadline: float) -> None:
     """Search the candidates that lie within a share of the gap exactly; where these are all, that proves the result."""
-    if best.is_proven or time.monotonic() >= deadline:
+    if best.is_good or time.monotonic() >= deadline:
         return
     everything = relaxed.within(best.units - 1)
     kept = relaxed.within(relaxed.bound + share * (best.units - 1 - relaxed.bound))
@@ -169,7 +175,7 @@ def _search_parts(formulation: Formulation, best: _Best, relaxed: Relaxed, deadl
 
     def improve(members: Sequence[int]) -> bool:
         before = best.units
-        if time.monotonic() < deadline and not best.is_proven:
+        if time.monotonic() < deadline and not best.is_good:
             _search(formulation, best, sorted(everything.intersection(members)), deadline, proving=False)
         return best.units < before
 
@@ -179,7 +185,7 @@ def _search_parts(formulation: Formulation, best: _Best, relaxed: Relaxed, deadl
 def _search(formulation: Formulation, best: _Best, kept: Sequence[int], deadline: float, *, proving: bool) -> None:
     """Search the plans over some candidates and what the best plan runs; `proving` says that there are no others."""
     while True:
-        found = search(formulation, kept, best.chosen, deadline - time.monotonic())
+        found = search(formulation, kept, best.chosen, deadline - time.monotonic(), best.tolerance)
         if proving:
             best.bound = max(best.bound, min(found.bound, int(best.units)))
         if not found.loops:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from korch_cli.candidates import SearchLimits, enumerate_candidates
@@ -50,13 +50,13 @@ def no_rows(_self: Formulation, _shares: Sequence[float]) -> bool:
     return False
 
 
-def no_search(_of: Formulation, _kept: Sequence[int], start: Sequence[int], _time_limit_s: float) -> Outcome:
+def no_search(_of: Formulation, _kept: Sequence[int], start: Sequence[int], *_limits: float) -> Outcome:
     return Outcome(list(start), [], 0, False)
 
 
-def parts_alone(of: Formulation, kept: Sequence[int], start: Sequence[int], time_limit_s: float) -> Outcome:
+def parts_alone(of: Formulation, kept: Sequence[int], start: Sequence[int], *limits: float) -> Outcome:
     """Only parts of the graph are small enough for the time."""
-    return search(of, kept, start, time_limit_s) if len(kept) < len(PRICED) / 2 else no_search(of, kept, start, 0.0)
+    return search(of, kept, start, *limits) if len(kept) < len(PRICED) / 2 else no_search(of, kept, start)
 
 
 def consistent(plan: Plan) -> None:
@@ -208,6 +208,7 @@ def test_a_kernel_that_cannot_be_used_takes_no_part_in_the_proof() -> None:
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.lists(st.floats(0.0, 1e4), max_size=8), st.floats(0.0, 1.0), st.integers(-3000, 3000))
+@example([4.5e-05], 0.0, -3)
 def test_figures_written_with_three_decimals_say_the_same(costs: list[float], share: float, units: int) -> None:
     kernels = [Priced(VENDOR[0].candidate, cost_us) for cost_us in costs]
     for bound_us in (share * sum(costs), sum(costs) + units / 2000):
