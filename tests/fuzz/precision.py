@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 
 from korch_cli.core.types import Array
+from tests.fuzz.normalization import NORMALIZERS, enlargement
 from tests.fuzz.running import dtype_of, float_limits
 
 ULPS = 8
@@ -101,9 +102,13 @@ class Noise:
         if narrowing:
             # ONNX Runtime may leave this rounding out; then zeros are tiny numbers.
             return self._moved(array, among_zeros=operands[node.input[0]] != 0)
-        return array if done <= _EXACT else self._moved(array, slacks[-1])
+        lost = enlargement(node, operands) if node.op_type in NORMALIZERS else 0.0
+        return array if done <= _EXACT else self._moved(array, slacks[-1], lost)
 
-    def _moved(self, array: Array, slack: Slack = _RELATIVE, among_zeros: Array | bool = False) -> Array:
+    def _moved(
+        self, array: Array, slack: Slack = _RELATIVE, lost: Array | float = 0.0, among_zeros: Array | bool = False
+    ) -> Array:
+        """Move numbers by units in the last place of their own size and, beside, of `slack` and of what was `lost`."""
         dtype = dtype_of(array)
         if not dtype.is_float:
             return array
@@ -117,7 +122,7 @@ class Noise:
             size = np.where(
                 (wide == 0) & ~np.asarray(among_zeros), 0.0, np.maximum(np.abs(wide), float_limits(dtype).tiny)
             )
-            moved = np.where(np.isfinite(wide), wide + step * (size + slack.absolute), wide)
+            moved = np.where(np.isfinite(wide), wide + step * (size + slack.absolute + lost), wide)
             return np.asarray(moved).astype(dtype.numpy)
 
 

@@ -15,7 +15,9 @@ from tests.fuzz.running import captures, reads
 
 
 def _model(inputs: str, outputs: str, body: str) -> onnx.ModelProto:
-    return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> g ({inputs}) => ({outputs}) {{ {body} }}')
+    return onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]> g ({inputs}) => ({outputs}) {{ {body} }}'
+    )
 
 
 def _x(*numbers: float) -> dict[str, Array]:
@@ -52,6 +54,39 @@ def test_a_rounding_to_integers_is_judged_away_from_ties() -> None:
     assert expected.judged == (2, 3)
 
 
+_SCALE = "g = Constant <value = float[2] {1.787, 0.02}> ()"
+
+
+@pytest.mark.parametrize(
+    ("body", "scale", "epsilon"),
+    [
+        (
+            f"{_SCALE} b = Constant <value = float[2] {{0, 0}}> () y = InstanceNormalization (x, g, b)",
+            [[1.787], [0.02]],
+            1e-5,
+        ),
+        (f"{_SCALE} y = LayerNormalization (x, g)", [1.787, 0.02], 1e-5),
+        ("y = MeanVarianceNormalization <axes = [2]> (x)", [1.0], 0.0),
+    ],
+)
+def test_a_normalization_is_judged_by_what_its_mean_leaves(
+    body: str, scale: list[list[float]] | list[float], epsilon: float
+) -> None:
+    # Of two numbers the larger one becomes 1 and the smaller one -1, whatever they are.
+    means = 7 + 200 * np.random.default_rng(0).random((512, 2, 1))
+    apart = np.array([[0, 0.157], [0.3, 0.01]]) * np.arange(1, 513).reshape(-1, 1, 1) / 64
+    x = (means + apart).astype(np.float32)
+    wide = x.astype(np.float64)
+    exact = (
+        (wide - wide.mean(2, keepdims=True))
+        / np.sqrt(wide.var(2, keepdims=True) + epsilon)
+        * np.asarray(scale, np.float32)
+    )
+    expected = expect(_model("float[512,2,2] x", "float[512,2,2] y", body), {"x": x})
+    assert difference(["y"], [exact.astype(np.float32)], expected) is None
+    assert difference(["y"], [(exact * 1.01).astype(np.float32)], expected) is not None
+
+
 @pytest.mark.parametrize(("number", "is_certain"), [(1e-45, False), (1e-37, True), (0.0, True)])
 def test_below_the_least_normal_number_all_places_are_the_same(number: float, is_certain: bool) -> None:
     model = _model("float[2] x", "float[1] y", "a, b = Split <axis = 0> (x) q = Div (a, b) y = Ceil (q)")
@@ -62,6 +97,11 @@ def test_below_the_least_normal_number_all_places_are_the_same(number: float, is
 
 _PARTS = "a, b = Split <axis = 0> (x)"
 _NEAR_ONE = "s = Sqrt (x) q = Mul (s, s) m = ReduceMax <keepdims = 1> (q)"
+_TWICE = (
+    "s = Constant <value = int64[3] {1, 1, 2}> () g = Constant <value = float[2] {300, -300}> () r = Reshape (x, s)"
+    "n = com.microsoft.SkipLayerNormalization (r, r, g) m = ReduceMax <keepdims = 0> (n)"
+    "o = Constant <value = int64[1] {1}> () y = Reshape (m, o)"
+)
 _HALVES = "m = ReduceMax <keepdims = 1> (x) h = Cast <to = 10> (m) p = Softplus (h)"
 
 
@@ -89,6 +129,8 @@ _HALVES = "m = ReduceMax <keepdims = 1> (x) h = Cast <to = 10> (m) p = Softplus 
         (f"{_HALVES} y = Cast <to = 1> (p)", (1.0, 9.0), 1),
         ("n = MeanVarianceNormalization <axes = [0]> (x) y = ReduceMax <keepdims = 1> (n)", (1.0, 1.0000001), 0),
         ("n = MeanVarianceNormalization <axes = [0]> (x) y = ReduceMax <keepdims = 1> (n)", (1.0, 1.01), 1),
+        (_TWICE, (1.0, 1.0000001), 0),
+        (_TWICE, (1.0, 1.01), 1),
         (f"{_NEAR_ONE} l = Log (m) y = Div (l, l)", (0.5, 0.99999994), 0),
         (f"{_NEAR_ONE} l = Log (m) y = Div (l, l)", (0.5, 0.999), 1),
     ],

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import onnx
 
 from korch_cli.core.types import Array, DType
+from tests.fuzz.normalization import NORMALIZERS, normalized
 from tests.fuzz.precision import ACCUMULATING, SINGLE, ULPS
 from tests.fuzz.running import dtype_of, float_limits, reads
 
@@ -288,32 +288,15 @@ def _absent_bound(node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
     return bounds < 2 and any(np.isinf(a).any() for a in _floats(inputs[:1]))
 
 
-@rule("MeanVarianceNormalization InstanceNormalization LayerNormalization SkipLayerNormalization GroupNormalization")
+@rule(" ".join(NORMALIZERS))
 def _nothing_but_noise(node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
     """What is left of one number, or of equal ones, without their mean is rounding errors, made large."""
-    given = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
-    x, axes = _normalized(node, inputs, given)
+    x, axes = normalized(node, dict(zip(reads(node), inputs, strict=True)))
     if not x.size:
         return False
     with np.errstate(all="ignore"):
         size, deviation = np.abs(x).max(axis=axes), x.std(axis=axes)
         return bool((deviation <= 4 * ULPS * float_limits(dtype_of(inputs[0])).epsilon * size)[size > 0].any())
-
-
-def _normalized(
-    node: onnx.NodeProto, inputs: Sequence[Array], given: Mapping[str, Any]
-) -> tuple[Array, tuple[int, ...]]:
-    """The numbers that a node normalizes, in float64, and the axes along which it does."""
-    x = inputs[0].astype(np.float64)
-    if node.op_type == "MeanVarianceNormalization":
-        return x, tuple(given.get("axes", (0, 2, 3)))
-    if node.op_type == "InstanceNormalization":
-        return x, tuple(range(2, x.ndim))
-    if node.op_type == "GroupNormalization":
-        return x.reshape(x.shape[0], given["num_groups"], -1), (2,)
-    if node.op_type == "SkipLayerNormalization":
-        return x + inputs[1].astype(np.float64), (x.ndim - 1,)
-    return x, tuple(range(given.get("axis", -1) % x.ndim, x.ndim))
 
 
 @rule("OneHot Range")
