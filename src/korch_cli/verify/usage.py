@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -27,7 +28,10 @@ _FLOATS = frozenset(
     {onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE, onnx.TensorProto.BFLOAT16}
 )
 _INFERENCE_BYTES = 1 << 30
-"""Shape inference copies the model; beyond this size only declared shapes are used."""
+"""Shape inference copies the nodes; beyond this size only declared shapes are used."""
+_LARGEST_SHAPE = 64
+"""Constants with more elements than this are no shapes: inference sees their types alone."""
+_INFERENCE_IR = 8
 
 
 @dataclass(slots=True)
@@ -57,13 +61,14 @@ class Uses:
     """Finds the uses of tensors in a model; make one with `trace_uses`."""
 
     graph: onnx.GraphProto
+    inferred: Sequence[onnx.ValueInfoProto] = field(repr=False)
     consumers: Mapping[str, tuple[onnx.NodeProto, ...]] = field(repr=False)
 
     @cached_property
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of tensors; 0 where a dimension is not known."""
         shapes: dict[str, tuple[int, ...]] = {}
-        for info in (*self.graph.input, *self.graph.output, *self.graph.value_info):
+        for info in (*self.graph.input, *self.graph.output, *self.graph.value_info, *self.inferred):
             shapes[info.name] = tuple(d.dim_value for d in info.type.tensor_type.shape.dim)
         shapes.update((name, tuple(t.dims)) for name, t in self._tensors.items())
         return shapes
@@ -144,18 +149,31 @@ def trace_uses(proto: onnx.ModelProto) -> Uses:
         for name in dict.fromkeys(node.input):
             consumers.setdefault(name, []).append(node)
     needs_shapes = any(node.op_type in _INDEXING for nodes in consumers.values() for node in nodes)
-    graph = _inferred(proto).graph if needs_shapes else proto.graph
-    return Uses(graph, {name: tuple(nodes) for name, nodes in consumers.items()})
+    inferred = _inferred(proto) if needs_shapes else ()
+    return Uses(proto.graph, inferred, {name: tuple(nodes) for name, nodes in consumers.items()})
 
 
-def _inferred(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with the shapes of its tensors, as far as they can be inferred."""
-    if proto.ByteSize() > _INFERENCE_BYTES:
-        return proto
+def _inferred(proto: onnx.ModelProto) -> Sequence[onnx.ValueInfoProto]:
+    """Return the shapes that can be inferred; weights, which may be most of the model, stay where they are."""
+    model = onnx.ModelProto(ir_version=_INFERENCE_IR, opset_import=proto.opset_import)
+    graph, source = model.graph, proto.graph
+    graph.name = source.name or "graph"
+    graph.input.extend(source.input)
+    graph.output.extend(source.output)
+    graph.value_info.extend(source.value_info)
+    graph.node.extend(source.node)
+    declared = {info.name for info in source.input}
+    for tensor in source.initializer:
+        if math.prod(tensor.dims) <= _LARGEST_SHAPE:
+            graph.initializer.append(tensor)
+        elif tensor.name not in declared:
+            graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    if model.ByteSize() > _INFERENCE_BYTES:
+        return ()
     try:
-        return onnx.shape_inference.infer_shapes(proto)
+        return tuple(onnx.shape_inference.infer_shapes(model).graph.value_info)
     except onnx.shape_inference.InferenceError:
-        return proto
+        return ()
 
 
 def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
