@@ -24,15 +24,17 @@ from korch_cli.pipeline.delivery import Built, Delivery
 from korch_cli.pipeline.digest import file_digest
 from korch_cli.pipeline.search import Search
 from korch_cli.pipeline.stored import decode_contest, encode_contest
+from korch_cli.pipeline.ways import REWRITTEN, Ways, same_work
 from korch_cli.solve import check_plan, solve
 from korch_cli.verify import Subject, compare_all
 
-_PROTOCOL = 2
+_PROTOCOL = 3
 """Part of the key: what an earlier version compared in another way is not read."""
-BEST, CAUTIOUS, SECOND, SIMPLIFIED = "the best sum", "the cautious one", "another one", "no kernels"
+BEST, CAUTIOUS, SECOND = "the best sum", "the cautious one", "another one"
+REWRITTEN_FIRST, SIMPLIFIED = "rewritten first", "no kernels"
 _SURCHARGE = 0.25
 """What generated kernels cost more in the cautious plan: it keeps those that pay beyond doubt."""
-_CLOSE: Mapping[str, float] = {CAUTIOUS: 0.08, SECOND: 0.03}
+_CLOSE: Mapping[str, float] = {CAUTIOUS: 0.08, SECOND: 0.03, REWRITTEN_FIRST: 0.08}
 """How much more than the best sum a plan may take; custom nodes are what sums are the least sure about."""
 _SOLVER_SECONDS = 10.0
 _SECONDS_EACH = 4.0
@@ -101,8 +103,11 @@ def _challengers(search: Search, best: Plan, delivery: Delivery, clock: Clock) -
     """Build what is worth a comparison with the best sum, within the budget of the search."""
     with clock("search"):
         plans = list(alternatives(search, best))
+        first = rewritten_first(search, delivery.ways, [best, *(plan for _, plan in plans)])
         plain = search.without_kernels()
-    if not delivery.is_written(plain):
+    if first is not None:
+        plans.append((REWRITTEN_FIRST, first))
+    if not delivery.is_written(plain) and not (first is not None and same_work(first, plain)):
         plans.append((SIMPLIFIED, plain))
     found: list[Contestant] = []
     for name, plan in plans:
@@ -145,6 +150,25 @@ def alternatives(search: Search, best: Plan) -> Iterator[tuple[str, Plan]]:
         if close and all(_generated(plan) != _generated(other) for other in found) and _custom_nodes(plan):
             found.append(plan)
             yield name, plan
+
+
+def rewritten_first(search: Search, ways: Ways, known: Sequence[Plan]) -> Plan | None:
+    """Return the best plan that keeps to the rewritten model; None if it is one of `known`, far off, or cannot be.
+
+    Where the ways meet, ONNX Runtime may fuse less than in either of them, which no sum of prices says.
+
+    Args:
+        search: has measured what plans are made of.
+        ways: to write the model.
+        known: other plans, the best one first.
+    """
+    at = next((at for at, way in enumerate(ways.members) if way.name == REWRITTEN), None)
+    if at is None or ways.hold(at, known[0]):
+        return None
+    plan = search.keeping_to(ways, at, min(_SOLVER_SECONDS, search.settings.solver_time_s))
+    check_plan(search.graph, plan)
+    close = plan.cost_us <= (1 + _CLOSE[REWRITTEN_FIRST]) * known[0].cost_us
+    return plan if close and not any(same_work(plan, other) for other in known) else None
 
 
 def _generated(plan: Plan) -> frozenset[tuple[int, ...]]:

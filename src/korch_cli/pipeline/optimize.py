@@ -155,7 +155,7 @@ def _explained(search: Search, ways: Ways, outcome: Outcome, result: SearchResul
     if any(p.cost_us > 0 for p in plan.kernels):
         return plan
     # The rewritten model as it is, whose operators have a price only as ONNX Runtime fuses them.
-    way = next(at for at in range(len(ways.members)) if all(ways.holds(at, p.candidate) for p in plan.kernels))
+    way = next(at for at in range(len(ways.members)) if ways.hold(at, plan))
     return search.unchanged(ways, way)
 
 

@@ -113,8 +113,8 @@ class Search:
                 return Plan(tuple(Priced(c, 0.0) for c in singles), self.unchanged(ways, at).cost_us, 0.0)
         return None
 
-    def alone(self, ways: Ways, result: SearchResult) -> dict[str, float]:
-        """Return what the best plan in each of several ways to write the model costs, in microseconds by name.
+    def alone(self, ways: Ways, result: SearchResult) -> dict[str, Plan]:
+        """Return the best plan that takes only one of several ways to write the model, by the way's name.
 
         Args:
             ways: to write the model.
@@ -123,14 +123,16 @@ class Search:
         """
         if len(ways.members) == 1:
             return {}
-        priced, found = self.prices(), {}
+        found = {}
         for at, way in enumerate(ways.members):
-            if result.is_best_measured and all(ways.holds(at, p.candidate) for p in result.plan.kernels):
-                found[way.name] = result.plan.cost_us
-                continue
-            own = [p for p in priced if ways.holds(at, p.candidate)]
-            found[way.name] = solve(self.graph, own, time_limit_s=self.settings.solver_time_s).cost_us
+            is_it = result.is_best_measured and ways.hold(at, result.plan)
+            found[way.name] = result.plan if is_it else self.keeping_to(ways, at, self.settings.solver_time_s)
         return found
+
+    def keeping_to(self, ways: Ways, at: int, time_limit_s: float) -> Plan:
+        """Return the best plan over what has a measured price that keeps to way number `at` to write the model."""
+        own = [p for p in self.prices() if ways.holds(at, p.candidate)]
+        return solve(self.graph, own, time_limit_s=time_limit_s)
 
     def prices(self) -> list[Priced]:
         """Return all that has a measured price: ONNX Runtime's own kernels, and the generated ones that can be used."""

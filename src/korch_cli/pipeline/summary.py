@@ -116,7 +116,7 @@ def _search_record(ways: Ways, search: Search, result: SearchResult) -> SearchRe
         gap=plan.gap,
         solve_seconds=result.solve_seconds,
         tried=len(search.laboratory.results),
-        alone_us=search.alone(ways, result) if timed else {},
+        alone_us={name: plan.cost_us for name, plan in search.alone(ways, result).items()} if timed else {},
     )
 
 

@@ -97,6 +97,10 @@ class Ways:
             and set(candidate.operators).issubset(way.operators)
         )
 
+    def hold(self, at: int, plan: Plan) -> bool:
+        """Whether way number `at` has all that a plan runs."""
+        return all(self.holds(at, p.candidate) for p in plan.kernels)
+
     def candidate_of(self, at: int, body: Iterable[int]) -> Candidate:
         """Return the generated candidate of a body of the common graph, all of which is in way number `at`."""
         way = self.members[at]
