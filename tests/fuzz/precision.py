@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -9,7 +10,7 @@ import numpy as np
 import onnx
 
 from korch_cli.core.types import Array
-from tests.fuzz.normalization import NORMALIZERS, enlargement
+from tests.fuzz.normalization import NORMALIZERS, enlargement, normalized
 from tests.fuzz.running import dtype_of, float_limits
 
 ULPS = 8
@@ -27,6 +28,12 @@ _EXACT = _named(
     "Shape Compress NonZero Unique Hardmax",
 )
 """There is one right result."""
+_SUMMING = _named(
+    "ReduceSum ReduceMean ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceSumSquare GlobalAveragePool"
+)
+"""Sums of all that is given."""
+_ROUNDING = 0.0625
+"""How many units in the last place each term moves a sum by; a quarter, with the judge's factor, as sums grow."""
 _SNAPPING = _named("Sign Ceil Floor Round EyeLike ConstantOfShape OneHot Shape NonZero Hardmax")
 """What they give is right to the last digit, however uncertain the operand is."""
 ACCUMULATING = _named(
@@ -88,7 +95,8 @@ class Noise:
         if node.op_type not in ACCUMULATING or array.size <= 1 or array.shape != plain.shape:
             return array
         # What has been moved stays as it is: a second time might take it back.
-        return np.where(array == plain, self._moved(array), array)
+        growth = self._growth(node) if node.op_type in _SUMMING else 1.0
+        return np.where(array == plain, self._moved(array, growth=growth), array)
 
     def on_result(self, node: onnx.NodeProto, name: str, array: Array, operands: Mapping[str, Array]) -> Array:
         """Move a result by as much as it may differ between correct programs."""
@@ -102,17 +110,38 @@ class Noise:
         if narrowing:
             # ONNX Runtime may leave this rounding out; then zeros are tiny numbers.
             return self._moved(array, among_zeros=operands[node.input[0]] != 0)
-        lost = enlargement(node, operands) if node.op_type in NORMALIZERS else 0.0
-        return array if done <= _EXACT else self._moved(array, slacks[-1], lost)
+        lost = self._growth(node) * enlargement(node, operands) if node.op_type in NORMALIZERS else 0.0
+        return array if done <= _EXACT else self._moved(array, slacks[-1], lost=lost)
+
+    def _growth(self, node: onnx.NodeProto) -> float:
+        """How many times `ULPS` the errors of one long sum may be: each term may be rounded away from zero.
+
+        Sums of numbers of sixteen bits are in float32.
+        """
+        x = self.plain[node.input[0]]
+        if not dtype_of(x).is_float or x.dtype.itemsize == 2 or not x.size:
+            return 1.0
+        if node.op_type in NORMALIZERS:
+            numbers, axes = normalized(node, self.plain)
+            terms = math.prod(numbers.shape[axis] for axis in axes)
+        else:
+            terms = x.size // max(1, self.plain[node.output[0]].size)
+        return float(max(1.0, terms * _ROUNDING / ULPS))
 
     def _moved(
-        self, array: Array, slack: Slack = _RELATIVE, lost: Array | float = 0.0, among_zeros: Array | bool = False
+        self,
+        array: Array,
+        slack: Slack = _RELATIVE,
+        *,
+        lost: Array | float = 0.0,
+        growth: float = 1.0,
+        among_zeros: Array | bool = False,
     ) -> Array:
-        """Move numbers by units in the last place of their own size and, beside, of `slack` and of what was `lost`."""
+        """Move numbers by `growth` times `ULPS` units in the last place of their size, `slack` and `lost` together."""
         dtype = dtype_of(array)
         if not dtype.is_float:
             return array
-        epsilon = self.direction * ULPS * max(slack.least_epsilon, float_limits(dtype).epsilon)
+        epsilon = self.direction * growth * ULPS * max(slack.least_epsilon, float_limits(dtype).epsilon)
         with np.errstate(all="ignore"):
             step = np.full(array.shape, epsilon)
             if self.rng is not None:

@@ -87,6 +87,18 @@ def test_a_normalization_is_judged_by_what_its_mean_leaves(
     assert difference(["y"], [(exact * 1.01).astype(np.float32)], expected) is not None
 
 
+@pytest.mark.parametrize("number", [-1.3, 0.7, 1 / 3])
+@pytest.mark.parametrize(("typed", "wrong"), [("double", 1e-9), ("float", 1e-3)])
+@pytest.mark.parametrize("operator", ["ReduceMean", "ReduceL1"])
+def test_a_long_sum_may_be_rounded_one_way_all_along(operator: str, typed: str, wrong: float, number: float) -> None:
+    x = np.full((1, 5000), number, typed if typed == "double" else "float32")
+    one_by_one = np.add.accumulate(x if operator == "ReduceMean" else np.abs(x), axis=1)[:, -1:]
+    right = one_by_one / x.dtype.type(5000 if operator == "ReduceMean" else 1)
+    expected = expect(_model(f"{typed}[1,5000] x", f"{typed}[1,1] y", f"y = {operator} <axes = [1]> (x)"), {"x": x})
+    assert difference(["y"], [right], expected) is None
+    assert difference(["y"], [right * x.dtype.type(1 + wrong)], expected) is not None
+
+
 @pytest.mark.parametrize(("number", "is_certain"), [(1e-45, False), (1e-37, True), (0.0, True)])
 def test_below_the_least_normal_number_all_places_are_the_same(number: float, is_certain: bool) -> None:
     model = _model("float[2] x", "float[1] y", "a, b = Split <axis = 0> (x) q = Div (a, b) y = Ceil (q)")
