@@ -10,14 +10,14 @@ from korch_cli.core.errors import MissingError
 
 
 def scratch_in(cache: Path) -> tempfile.TemporaryDirectory[str]:
-    """Make the folder if need be, and return one in it for what is not whole yet.
+    """Make the folder if need be, and return one in it for what is not whole yet; its path holds in any folder.
 
     Raises:
         MissingError: the folder cannot be written.
     """
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        return tempfile.TemporaryDirectory(prefix="build-", dir=cache)
+        return tempfile.TemporaryDirectory(prefix="build-", dir=cache.absolute())
     except OSError as error:
         raise MissingError(f"the cache folder cannot be written: {error.strerror}", where=str(cache)) from error
 

@@ -200,6 +200,15 @@ def test_objects_lie_in_folders_of_any_name(compiler: Compiler, tmp_path: Path, 
     assert (tmp_path / "library.so").stat().st_size > 0
 
 
+def test_folders_may_be_named_from_where_one_is(
+    compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = compiled(compiler, ANSWER, Path("cache"), HEADERS)
+    link(compiler, [made], Path("library.so"), exports=["answer"])
+    assert ctypes.CDLL(str(tmp_path / "library.so")).answer() == 42
+
+
 def test_equal_objects_make_equal_libraries(compiler: Compiler, tmp_path: Path) -> None:
     made = []
     for name in ("one", "two"):

@@ -71,6 +71,14 @@ def test_an_image_is_compiled_once_and_again_when_anything_changes(fake: CudaCom
         assert counter.done == 3
 
 
+def test_the_folder_may_be_named_from_where_one_is(
+    fake: CudaCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = compiled(fake, {"a": "one"}, Path("cache"))
+    assert all(isinstance(image, Image) and image.path.is_file() for image in found.values())
+
+
 def test_the_assembler_is_asked_for_figures_and_ptx_has_none(fake: CudaCompiler, tmp_path: Path) -> None:
     images = compiled(fake, {"a": "one"}, tmp_path)
     logs = {
