@@ -58,6 +58,7 @@ def test_the_same_bytes_come_out(source: Path, tmp_path: Path, monkeypatch: pyte
     assert record.search.measured == 0
     assert record.comparison is None
     assert [verdict.passed for verdict in record.verdicts] == [True, True, True]
+    assert {kernel.share_of_limit for kernel in record.kernels} == {None}
     assert second.read_bytes() == first.read_bytes()
     assert len(list(tmp_path.glob("second.*"))) == 3
     again = json.loads((tmp_path / "second.plan.json").read_text(encoding="utf-8"))

@@ -186,7 +186,7 @@ class KernelRecord:
         alternative_us: ONNX Runtime's own nodes for the same, measured beside it; None if they could not be.
         bytes_moved: operands read once, as far as results depend on them, and results written once.
         flops: arithmetic of one run, in units of a float32 addition.
-        share_of_limit: bound / measured, 1.0 is the machine's limit.
+        share_of_limit: bound / measured, 1.0 is the machine's limit; None where a plan was built again.
         source: whether `time_us` is "measured" or "estimated".
         registers: of a thread, in the function that needs most; None but for CUDA.
         spill_bytes: of a thread, stored and loaded because registers do not suffice; None but for CUDA.
@@ -200,7 +200,7 @@ class KernelRecord:
     alternative_us: float | None
     bytes_moved: int
     flops: float
-    share_of_limit: float
+    share_of_limit: float | None
     source: str = "measured"
     registers: int | None = None
     spill_bytes: int | None = None

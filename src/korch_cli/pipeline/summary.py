@@ -143,13 +143,18 @@ def _kernel_records(model: Model, search: Search, outcome: Outcome) -> tuple[Ker
                 alternative_us=None if measured.alternative is None else measured.alternative.low_us,
                 bytes_moved=work.bytes_moved,
                 flops=work.flops,
-                share_of_limit=min(1.0, search.bounds[digest] / max(measured.timing.low_us, 1e-9)),
+                share_of_limit=_share(search, digest, measured.timing.low_us),
                 source=measured.timing.source.value,
                 registers=None if needs is None else needs.registers,
                 spill_bytes=None if needs is None else needs.spill_bytes,
             )
         )
     return tuple(sorted(records, key=lambda r: (-r.time_us * r.uses, r.name)))
+
+
+def _share(search: Search, digest: str, time_us: float) -> float | None:
+    """Return the bound of a kernel over its time; a plan that is built again knows no bounds."""
+    return None if search.settings.plan is not None else min(1.0, search.bounds[digest] / max(time_us, 1e-9))
 
 
 def opaque_operators(way: Way) -> tuple[tuple[str, int, str], ...]:

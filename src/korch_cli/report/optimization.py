@@ -129,7 +129,7 @@ def _kernels(kernels: Sequence[KernelRecord], limit: int | None) -> list[str]:
     rows = [["kernel", "computes", "uses", time, "instead of", "bytes", "operations", "of limit"]]
     for kernel in shown:
         instead = "?" if kernel.alternative_us is None else format_us(kernel.alternative_us)
-        share = f"{kernel.share_of_limit:.0%}"
+        share = "?" if kernel.share_of_limit is None else f"{kernel.share_of_limit:.0%}"
         work = [format_bytes(kernel.bytes_moved), f"{kernel.flops:,.0f}"]
         rows.append([kernel.name, _nodes(kernel), f"{kernel.uses}", format_us(kernel.time_us), instead, *work, share])
     hidden = len(kernels) - len(shown)

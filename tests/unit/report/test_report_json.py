@@ -106,6 +106,9 @@ def test_optimize_documents_hold_every_field(record: OptimizeRecord) -> None:
     assert {field.name for field in dataclasses.fields(record)} <= document.keys()
     assert document["kernels"][0]["alternative_us"] == 90.0
     assert document["kernels"][1]["alternative_us"] is None
+    kernels = tuple(dataclasses.replace(kernel, share_of_limit=None) for kernel in record.kernels)
+    again = _load("optimize", dataclasses.replace(record, kernels=kernels))
+    assert again["kernels"][0]["share_of_limit"] is None
     assert document["opaque"][0] == ["LRN", 2, "no function for it"]
 
 

@@ -80,6 +80,13 @@ def test_a_kernel_without_an_alternative_shows_a_question_mark(record: OptimizeR
     assert second[-5:] == ["?", "4.0", "KiB", "1,500", "50%"]
 
 
+def test_no_share_of_the_limit_is_made_up_where_none_is_known(record: OptimizeRecord) -> None:
+    kernels = tuple(replace(kernel, share_of_limit=None) for kernel in record.kernels)
+    text = render_optimize(replace(record, kernels=kernels))
+    (first,) = [line.split() for line in text.splitlines() if "k_00" in line]
+    assert first[-4:] == ["4.0", "KiB", "1,500", "?"]
+
+
 def test_comparison_is_told_from_the_first_model(comparison: Comparison) -> None:
     text = render_comparison(comparison)
     assert "input is 0.50× as fast as output (95 % interval 0.40 to 0.62, 40 alternating blocks)" in text
