@@ -34,6 +34,8 @@ _SUMMING = _named(
 """Sums of all that is given."""
 _ROUNDING = 0.0625
 """How many units in the last place each term moves a sum by; a quarter, with the judge's factor, as sums grow."""
+_NEVER_SMALLER = _named("Add Sub Sum")
+"""What is left of a difference is a number that its operands' type holds."""
 _SNAPPING = _named("Sign Ceil Floor Round EyeLike ConstantOfShape OneHot Shape NonZero Hardmax")
 """What they give is right to the last digit, however uncertain the operand is."""
 ACCUMULATING = _named(
@@ -111,7 +113,9 @@ class Noise:
             # ONNX Runtime may leave this rounding out; then zeros are tiny numbers.
             return self._moved(array, among_zeros=operands[node.input[0]] != 0)
         lost = self._growth(node) * enlargement(node, operands) if node.op_type in NORMALIZERS else 0.0
-        return array if done <= _EXACT else self._moved(array, slacks[-1], lost=lost)
+        if done <= _EXACT:
+            return array
+        return self._moved(array, slacks[-1], lost=lost, among_zeros=_may_vanish(node, array, operands))
 
     def _growth(self, node: onnx.NodeProto) -> float:
         """How many times `ULPS` the errors of one long sum may be: each term may be rounded away from zero.
@@ -214,6 +218,17 @@ def _is_narrowing(node: onnx.NodeProto, result: Array, operands: Mapping[str, Ar
         return False
     operand = operands[node.input[0]]
     return dtype_of(operand).is_float and result.dtype.itemsize == 2 < operand.dtype.itemsize
+
+
+def _may_vanish(node: onnx.NodeProto, result: Array, operands: Mapping[str, Array]) -> Array | bool:
+    """Where a zero of sixteen bits may be a number too small for them: ONNX Runtime may leave the rounding out."""
+    if result.dtype.itemsize != 2 or not dtype_of(result).is_float or node.op_type in _NEVER_SMALLER:
+        return False
+    given = [array != 0 for array in operands.values() if dtype_of(array).is_float]
+    try:
+        return np.broadcast_to(np.logical_and.reduce(np.broadcast_arrays(*given)), result.shape)
+    except ValueError:
+        return all(array.any() for array in given)
 
 
 def _operators(node: onnx.NodeProto) -> Iterator[str]:

@@ -190,6 +190,27 @@ def test_a_rounding_to_sixteen_bits_may_be_left_out(number: float, is_certain: b
     assert (difference(["y"], [without + np.float32(0.5)], expected) is not None) == is_certain
 
 
+@pytest.mark.parametrize(("number", "is_certain"), [(1e-6, False), (0.25, True), (0.0, True)])
+@pytest.mark.parametrize("body", ["p = Mul (h, h)", "p = ReduceProd <axes = [0]> (h)"])
+def test_what_vanishes_in_sixteen_bits_may_be_a_number_elsewhere(body: str, number: float, is_certain: bool) -> None:
+    model = _model("float[2] x", "float[n] y", f"h = Cast <to = 10> (x) {body} c = Ceil (p) y = Cast <to = 1> (c)")
+    expected = expect(model, _x(number, number))
+    kept, other = expected.outputs[0], 1 - expected.outputs[0]
+    assert difference(["y"], [kept], expected) is None
+    assert (difference(["y"], [other], expected) is not None) == is_certain
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_open"),
+    [(((1.5, -1.5), (2.0, -2.0)), True), (((0.0, 0.0), (0.0, 0.0)), True), (((1.5, 1.0), (2.0, 1.0)), False)],
+)
+def test_how_many_are_not_zero_may_be_open(rows: tuple[tuple[float, float], ...], is_open: bool) -> None:
+    model = _model("float[2,2] x", "int64[2,n] y", "s = ReduceSum <keepdims = 1> (x) y = NonZero (s)")
+    expected = expect(model, {"x": np.array(rows, np.float32)})
+    other = np.zeros((2, 1 - expected.outputs[0].shape[1]), np.int64)
+    assert (difference(["y"], [other], expected) is None) == is_open
+
+
 def test_a_run_may_fail_where_nothing_is_certain() -> None:
     body = "s = ReduceSumSquare <axes = [1], keepdims = 1> (x) n = NonZero (s) f = Cast <to = 1> (n) y = Neg (f)"
     model = _model("int64[3,1] x", "float[2,n] y", body)
