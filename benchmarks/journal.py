@@ -16,13 +16,14 @@ _TIME = "%Y-%m-%dT%H:%M:%SZ"
 class Journal:
     """Entries of one run by part and name, a line of JSON each, in a file that lasts until the run is complete.
 
-    Every entry says in "made" when it was measured, from which commit, in which call of the program, and how many
-    minutes it took.
+    Every entry says in "made" when it was measured, from which commit, on which model of the processor, in which call
+    of the program, and how many minutes it took.
 
     Args:
         path: of the file; its folder is made.
         key: what the entries hold for: those of a run with another key are forgotten.
         commit: of the code that runs.
+        processor: its model, more exactly than the key has it.
         agenda: what the run is to measure, names by part; says how far it is.
         minutes: after so many nothing is measured any more; None for no limit.
     """
@@ -33,10 +34,12 @@ class Journal:
         key: Mapping[str, Any],
         *,
         commit: str = "unknown",
+        processor: str = "unknown",
         agenda: Mapping[str, Sequence[str]] | None = None,
         minutes: float | None = None,
     ) -> None:
-        self._path, self._commit, self._call = path, commit, time.strftime(_TIME, time.gmtime())
+        self._path, self._call = path, time.strftime(_TIME, time.gmtime())
+        self._origin = {"commit": commit, "processor": processor}
         self._started, self._minutes = time.monotonic(), minutes
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = _lines(path)
@@ -66,7 +69,7 @@ class Journal:
         at = time.strftime(_TIME, time.gmtime())
         entry = measure()
         took = (time.monotonic() - self._started) / 60 - spent
-        made = {"call": self._call, "at": at, "commit": self._commit, "minutes": round(took, 2)}
+        made = {"call": self._call, "at": at, **self._origin, "minutes": round(took, 2)}
         entry = entry | {"made": made}
         if not keep(entry):
             self._failed.add((part, name))

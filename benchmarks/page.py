@@ -45,8 +45,9 @@ def _preface(document: Mapping[str, Any]) -> list[str]:
     around = document["surroundings"]
     versions = ", ".join(f"{name} {version}" for name, version in around["versions"].items())
     return [
-        f"{around['processor']}, {around['processors']} processors, {around['threads']} threads; {around['system']}; "
-        f"Python {around['python']}; {around['compiler']}; {versions}; commit {around['commit']}; {around['date']}.",
+        f"{around['processor']} ({around['processor_model']}), {around['processors']} processors, "
+        f"{around['threads']} threads; {around['system']}; Python {around['python']}; {around['compiler']}; "
+        f"{versions}; commit {around['commit']}; {around['date']}.",
         "",
         *_origin(document),
         f"Each runtime runs in a process of its own, in {document['rounds']} alternating blocks of "
@@ -73,10 +74,14 @@ def _origin(document: Mapping[str, Any]) -> list[str]:
         made = entry["made"]
         calls.setdefault(made["call"], []).append(made)
     if len(calls) > 1:
-        told = [f"{start} ({len(made)}, commit {made[0]['commit']})" for start, made in sorted(calls.items())]
+        told = [
+            f"{start} ({len(made)}, commit {made[0]['commit']}, {made[0]['processor']})"
+            for start, made in sorted(calls.items())
+        ]
         lines += [
             f"Measured in {len(calls)} parts, with the same versions, on the same kind of processor, from commits with "
-            f"the same code of all that can change a figure; start and number of entries: {'; '.join(told)}. "
+            f"the same code of all that can change a figure; start, number of entries, commit and processor: "
+            f"{'; '.join(told)}. "
             "What is compared in one row was always measured in one part.",
             "",
         ]

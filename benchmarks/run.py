@@ -106,7 +106,8 @@ def _journal(
             f"{path} is of a run with other conditions: {'; '.join(other)}. Remove it to begin anew.", file=sys.stderr
         )
         sys.exit(2)
-    return Journal(path, key, commit=around["commit"], agenda=agenda, minutes=chosen.minutes)
+    origin = {"commit": around["commit"], "processor": around["processor_model"]}
+    return Journal(path, key, agenda=agenda, minutes=chosen.minutes, **origin)
 
 
 def _publish(document: dict[str, Any], chosen: argparse.Namespace, journal: Journal) -> int:

@@ -28,6 +28,7 @@ _PACKAGES = {
     "apache-tvm": "tvm",
 }
 """What figures depend on, and the runtime whose interpreter has it; timm and transformers make models."""
+_CPUINFO = Path("/proc/cpuinfo")
 _ROOT = Path(__file__).parents[1]
 _CODE = ("src", "models", "benchmarks")
 _WITHOUT_EFFECT = {
@@ -53,7 +54,8 @@ def describe(threads: int, pythons: Mapping[str, str]) -> dict[str, Any]:
     versions = {name: _version(name, pythons.get(runtime)) for name, runtime in _PACKAGES.items()}
     return {
         "date": time.strftime("%Y-%m-%d"),
-        "processor": _processor(),
+        "processor": _cpuinfo("model name") or platform.processor() or "unknown",
+        "processor_model": _processor_model(),
         "processors": os.cpu_count() or 1,
         "threads": threads,
         "system": f"{platform.system()} {platform.release()}",
@@ -94,11 +96,22 @@ def _jiffies() -> list[int]:
     return [int(word) for word in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:]]
 
 
-def _processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or "unknown"
+def _processor_model() -> str:
+    """Return what tells apart processors that give the same name: machines of one kind may differ in it."""
+    family, model = _cpuinfo("cpu family"), _cpuinfo("model")
+    flags = _cpuinfo("flags").split()
+    vectors = next((name for flag, name in (("avx512f", "AVX-512"), ("avx2", "AVX2")) if flag in flags), "")
+    told = [f"family {family}" if family else "", f"model {model}" if model else "", vectors]
+    return ", ".join(part for part in told if part) or platform.machine()
+
+
+def _cpuinfo(field: str) -> str:
+    """Return what Linux says of the first processor; nothing where it does not say it."""
+    for line in _CPUINFO.read_text(encoding="utf-8").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == field:
+            return value.strip()
+    return ""
 
 
 def _commit() -> str:

@@ -18,8 +18,8 @@ from parts import Plan, _worth_keeping
 
 ENTRY = {"title": "t", "rows": [{"runtime": "ORT", "status": "ok", "median_us": 2e3}], "ideal": {"speed_up": 5.0}}
 AROUND = {
-    "processor": "P", "processors": 2, "threads": 2, "system": "S", "python": "3", "compiler": "g++",
-    "commit": "c0ffee", "date": "d", "versions": {"onnx": "1"},
+    "processor": "P", "processor_model": "model 17", "processors": 2, "threads": 2, "system": "S", "python": "3",
+    "compiler": "g++", "commit": "c0ffee", "date": "d", "versions": {"onnx": "1"},
 }  # fmt: skip
 Bench = Callable[..., int]
 

@@ -63,14 +63,14 @@ def test_a_line_cut_short_costs_that_line_alone(tmp_path: Path) -> None:
 
 def test_another_commit_with_the_same_code_goes_on_and_each_entry_says_where_it_is_from(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
-    Journal(path, KEY, commit="one").once("models", "net", lambda: {"us": 1}, lambda _: True)
-    second = Journal(path, KEY, commit="two")
+    Journal(path, KEY, commit="one", processor="model 1").once("models", "net", lambda: {"us": 1}, lambda _: True)
+    second = Journal(path, KEY, commit="two", processor="model 2")
     old = second.once("models", "net", lambda: {"us": 2}, lambda _: True)
     new = second.once("models", "other", lambda: {"us": 3}, lambda _: True)
     assert old is not None
     assert new is not None
     assert (old["us"], old["made"]["commit"], new["made"]["commit"]) == (1, "one", "two")
-    assert {"call", "at", "commit", "minutes"} == set(new["made"])
+    assert {"call", "at", "commit", "processor", "minutes"} == set(new["made"])
 
 
 def test_nothing_new_begins_when_the_time_is_up(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_the_page_shows_what_was_found_and_what_is_not_proven(tmp_path: Path) ->
     entry = {"model": case.name, **solved["korch"]["size"], **{by: one["result"] for by, one in solved.items()}}
     rows = orchestration.ablation(encoder(tmp_path, 1))
     rows["no recomputation"] = {"status": "feasible", "cost_us": None, "bound_us": rows["korch"]["cost_us"] * 1.25}
-    made = {"call": "c", "commit": "c"}
+    made = {"call": "c", "commit": "c", "processor": "p"}
     ablation = {"model": case.name, "candidates": 1, "distinct": 2345, "measured": 67, "rows": rows}
     document = {
         "models": [{"model": case.name, "failure": "None.", "made": made, "ablation": ablation}],

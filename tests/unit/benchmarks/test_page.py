@@ -28,7 +28,13 @@ def entry(name: str, korch: float | None, other: float) -> dict[str, Any]:
     return {
         "model": f"{name}-dynamo",
         "ideal": {"speed_up": 5.0},
-        "made": {"call": "2026-01-01T00:00:00Z", "at": "2026-01-01T00:01:00Z", "commit": "c0ffee", "minutes": 1.0},
+        "made": {
+            "call": "2026-01-01T00:00:00Z",
+            "at": "2026-01-01T00:01:00Z",
+            "commit": "c0ffee",
+            "processor": "model 17",
+            "minutes": 1.0,
+        },
         "rows": [
             {"runtime": "ORT", "status": "ok", "median_us": 2e3},
             ours,
@@ -45,9 +51,8 @@ def entry(name: str, korch: float | None, other: float) -> dict[str, Any]:
 
 def whole(models: list[dict[str, Any]], folder: Path, **more: Any) -> str:
     around = {
-        "processor": "P", "processors": 2, "threads": 2, "system": "S", "python": "3", "versions": {}, "commit": "c",
-        "compiler": "g++",
-        "date": "d",
+        "processor": "P", "processor_model": "model 17", "processors": 2, "threads": 2, "system": "S",
+        "python": "3", "versions": {}, "commit": "c", "compiler": "g++", "date": "d",
     }  # fmt: skip
     document = {"surroundings": around, "sittings": 1, "rounds": 1, "block_s": 1.0, "command": "run", "models": models}
     empty: dict[str, Any] = {"kernels": [], "scale": [], "absent": [], "left_out": []}
@@ -107,10 +112,12 @@ def test_one_block_has_no_interval_and_one_process_a_mark(tmp_path: Path) -> Non
 def test_a_run_in_parts_says_so(tmp_path: Path) -> None:
     first, second, third = (entry(name, 2.0, 0.5) for name in FIVE[:3])
     assert "parts" not in whole([first, second], tmp_path)
-    third["made"] = third["made"] | {"call": "2026-01-02T00:00:00Z", "commit": "decaf"}
+    third["made"] = third["made"] | {"call": "2026-01-02T00:00:00Z", "commit": "decaf", "processor": "model 49"}
     text = whole([first, second, third], tmp_path)
     assert "Measured in 2 parts" in text
-    assert "2026-01-01T00:00:00Z (2, commit c0ffee); 2026-01-02T00:00:00Z (1, commit decaf)." in text
+    assert (
+        "2026-01-01T00:00:00Z (2, commit c0ffee, model 17); 2026-01-02T00:00:00Z (1, commit decaf, model 49)." in text
+    )
 
 
 def test_what_is_not_in_the_run_is_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 from pathlib import Path
 
@@ -62,3 +63,19 @@ def test_a_file_that_is_moved_is_another_digest(tree: Path) -> None:
 def test_what_is_said_to_have_no_effect_is_there() -> None:
     folder = Path(surroundings.__file__).parent
     assert [name for name in surroundings._WITHOUT_EFFECT if not (folder / name).is_file()] == []
+
+
+@pytest.mark.parametrize(
+    ("said", "model"),
+    [
+        ("cpu family\t: 25\nmodel\t\t: 17\nmodel name\t: E\nflags\t\t: avx2 avx512f\n", "family 25, model 17, AVX-512"),
+        ("cpu family\t: 23\nmodel\t\t: 49\nmodel name\t: E\nflags\t\t: avx2\n", "family 23, model 49, AVX2"),
+        ("processor\t: 0\nFeatures\t: asimd\n", platform.machine()),
+    ],
+)
+def test_processors_of_the_same_name_are_told_apart(
+    said: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cpuinfo").write_text(said, encoding="utf-8")
+    monkeypatch.setattr(surroundings, "_CPUINFO", tmp_path / "cpuinfo")
+    assert surroundings._processor_model() == model
